@@ -41,7 +41,9 @@ class Arguments:
     beside: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Fields that are written only beside an effect of a kind, by its name."""
 
-    def broken_by(self, payload: Mapping[str, Any], kinds: Collection[str] = ()) -> str | None:
+    def first_broken_field(
+        self, payload: Mapping[str, Any], kinds: Collection[str] = ()
+    ) -> str | None:
         """Return the first field, by name, that breaks a rule; None where the payload fits.
 
         `kinds` are those of all the operation's effects.

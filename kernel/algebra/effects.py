@@ -1,4 +1,4 @@
-"""The registry of effect kinds: the one table that checks, stores and rollback read (ruling K1).
+"""Registers the effect kinds: the one table that checks, stores and rollback read (ruling K1).
 
 Every kind that an envelope may name has a row: the effect kinds of §4.2, the primitive verbs of
 §3.2, and the inverse and compensating operations that they name. `canonical` is the kind whose

@@ -1,4 +1,4 @@
-"""The support for simulation of each operation kind, and why it is no more (§11.4, K29).
+"""Lists the support for simulation of each operation kind, and why it is no more (§11.4, K29).
 
 The table is complete. A kind without a line is not simulatable, and a test fails for a kind that
 was added without one.
@@ -76,6 +76,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         *("audit_session_end", "round_open", "round_seal"),
         # What people decide about the runtime changes no state of the domain.
         *("queue_pause", "queue_resume", "request_requeue", "request_dismiss", "request_cancel"),
+        "request_prioritize",
         *("payload_erase", "hold_set", "hold_lift", "quarantine_lift", "ledger_head_accept"),
         # What is signed is signed.
         "checkpoint_key_handover",

@@ -1,4 +1,4 @@
-"""Transitions of corpus memberships, as a table (§4.3.19).
+"""Lists the transitions of corpus memberships, as a table (§4.3.19).
 
 None of them is undone by an inverse: the way back is a transition of its own, an operation with
 its own name. The way back from a confirmation is a chain of two, a rejection and a new proposal,

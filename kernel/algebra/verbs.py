@@ -1,4 +1,4 @@
-"""Semantic verbs, what each decomposes into, and the operation kinds that speak them (§3.3, K29).
+"""Lists semantic verbs, what each decomposes into, and the kinds that speak them (§3.3, K29).
 
 A verb requires effect kinds, may carry more, and forbids those that contradict it:
 
@@ -110,6 +110,9 @@ REQUEST_DISMISS = "request_dismiss"
 REQUEST_CANCEL = "request_cancel"
 """Somebody takes a request back."""
 
+REQUEST_PRIORITIZE = "request_prioritize"
+"""Somebody gives requests that wait another priority."""
+
 PAYLOAD_ERASE = "payload_erase"
 """The tombstone of a payload, with the reason and the authority (P6)."""
 
@@ -127,6 +130,7 @@ LEDGER_HEAD_ACCEPT = "ledger_head_accept"
 
 OPERATOR_VERBS = (
     *(QUEUE_PAUSE, QUEUE_RESUME, REQUEST_REQUEUE, REQUEST_DISMISS, REQUEST_CANCEL),
+    REQUEST_PRIORITIZE,
     *(PAYLOAD_ERASE, HOLD_SET, HOLD_LIFT, QUARANTINE_LIFT, LEDGER_HEAD_ACCEPT),
 )
 """What people decide about the runtime; spoken by it alone."""
@@ -203,7 +207,7 @@ class SemanticVerb:
     def __post_init__(self) -> None:
         object.__setattr__(self, "arguments", arguments_of(self.name))
 
-    def satisfied_by(self, required: str, declared: frozenset[str]) -> bool:
+    def is_satisfied_by(self, required: str, declared: frozenset[str]) -> bool:
         """Tell whether a required kind is declared by its own or by its canonical name (K1)."""
         return required in declared or (
             not self.exact and EFFECT_KINDS[required].canonical in declared

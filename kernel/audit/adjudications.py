@@ -1,4 +1,4 @@
-"""The review queues: what a person has to settle, and who settled which, in pages (§2.8, §19.3).
+"""Lists what a person has to settle, and who settled which, in pages (§2.8, §19.3).
 
 One queue holds conflicts, the other the lite envelopes that migration could not map.
 

@@ -1,4 +1,4 @@
-"""A batch that was reviewed, with the state of every item as it is now (§14.4)."""
+"""Describes a batch that was reviewed, with the state of every item as it is now (§14.4)."""
 
 from typing import Annotated, Literal, NotRequired, cast
 
@@ -47,6 +47,8 @@ class ReviewedBatchDocument(TypedDict):
     success_count: int
     failure_count: int
     failure_summary: NotRequired[list[Annotated[Document, DumpOf(ReviewFailure)]]]
+    reviewed_by: NotRequired[str]
+    grounds: NotRequired[str]
     schema_version: int
     retry_batch_review_ids: list[str]
 

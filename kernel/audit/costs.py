@@ -188,7 +188,7 @@ def cost_totals(
     )
 
 
-def joined_totals(pages: Iterable[CostTotals]) -> tuple[CostTotal, ...]:
+def join_totals(pages: Iterable[CostTotals]) -> tuple[CostTotal, ...]:
     """Return the sums of several pages as one."""
     by_whom: dict[tuple[str, str], list[CostTotal]] = defaultdict(list)
     for page in pages:
@@ -223,13 +223,13 @@ def _together(totals: Sequence[CostTotal]) -> CostTotal:
 
 def _entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
     try:
-        return _stated_entry(view, row)
+        return _cost_entry(view, row)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"row {row['ec_sequence_number']} of the log does not say what it cost"
         raise LedgerCorrupt(message) from error
 
 
-def _stated_entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
+def _cost_entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
     document, envelope = row_document(view, row), envelope_of(view, row)
     if not _governance(view, envelope).cost_attribution_by_transactional_intent:
         return None

@@ -1,4 +1,4 @@
-"""The log as a file that proves itself: JSON lines, each in canonical form.
+"""Writes the log as a file that proves itself: JSON lines, each in canonical form.
 
     {"format": "rotulus-export/1", "kind": "header"}
     {"kind": "receipt", "after_row", "receipt", "receipt_hash"}
@@ -48,7 +48,7 @@ def export_lines(view: LedgerView) -> Iterator[bytes]:
         if not rows:
             break
         for row in rows:
-            upto = _sealed_by(view, row)
+            upto = _newest_sealed_receipt(view, row)
             own: list[bytes] = []
             for receipt in _receipts(view, sealed, upto):
                 if receipt["receipt_id"].startswith(f"receipt:{row['operation_id']}:"):
@@ -101,7 +101,7 @@ def _receipt_members(receipt: Row) -> bytes:
     return b'"receipt":' + content + b',"receipt_hash":' + canonicalize(receipt["receipt_hash"])
 
 
-def _sealed_by(view: LedgerView, row: Row) -> int:
+def _newest_sealed_receipt(view: LedgerView, row: Row) -> int:
     """Return the sequence of the newest receipt that a row seals; 0 where it seals none."""
     document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
     where = {"receipt_hash": document.get("receipt_chain_head")}

@@ -1,4 +1,4 @@
-"""The operations that caused an operation (§3.7, Q4), and the inputs of an authority (§8.5)."""
+"""Finds the operations that caused one (§3.7, Q4), and the inputs of an authority (§8.5)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from kernel.audit.operations import OperationEntry, Page, envelope_of
 from kernel.authority.recompute_pages import (
+    answered_requests,
     is_page,
-    operation_named,
     recompute_alone,
-    requests_answered,
+    resolve_operation,
 )
 from kernel.authority.requests import stale_since
 from kernel.authority.strategy import WEIGHTS
@@ -78,7 +78,7 @@ def causal_ancestors(
     recomputes of a page that somebody has read. Every page of the answer walks again, at most
     `ancestors_max` operations and recomputes, breadth first.
     """
-    named = operation_named(view, operation_id)
+    named = resolve_operation(view, operation_id)
     if named is None:
         return None
     first = Caused(named.row["operation_id"], named.recompute_of)
@@ -143,12 +143,12 @@ class _Walk:
         if page is not None and caused.recompute_of is not None:
             page = recompute_alone(page, caused.recompute_of)
             causes = page["causal_parent_operation_ids"]
-        named_causes = [named for cause in causes for named in self._named_by(caused, cause)]
+        named_causes = [named for cause in causes for named in self._resolve_cause(caused, cause)]
         if not named_causes:
             self.roots.add(operation_id)
         return named_causes
 
-    def _named_by(self, caused: Caused, cause: str) -> list[Caused]:
+    def _resolve_cause(self, caused: Caused, cause: str) -> list[Caused]:
         """Return a cause; of a page those recomputes whose understandings the operation has read.
 
         A page of which it has read none counts as a whole.
@@ -197,7 +197,7 @@ def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None
         payload.get("cu_authority_computed_at"),
         tuple(inputs),
         None if row is None else OperationEntry.of_row(view, row),
-        () if envelope is None else requests_answered(envelope, node_id),
+        () if envelope is None else answered_requests(envelope, node_id),
         stale_since(view, node_id),
     )
 

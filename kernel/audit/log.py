@@ -1,4 +1,4 @@
-"""A row of the log as it is read: what was superseded is read as what took its place (K24)."""
+"""Reads a row of the log: what was superseded is read as what took its place (K24)."""
 
 from typing import NotRequired, cast
 

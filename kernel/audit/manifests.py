@@ -1,4 +1,4 @@
-"""The manifests of source events: what was evaluated, and what comes out when it is done again."""
+"""Reads the manifests of source events: what was evaluated, and what comes out again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,10 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
+from kernel.audit.operations import stored_document
+from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.receipt import MANIFEST_RECEIPT
 from kernel.records.binding_cycles import manifest_rows
 from kernel.values.errors import KernelError
@@ -94,6 +96,19 @@ def manifest_of_cycle(view: LedgerView, source_event_id: str, cycle: int) -> Man
     if not page.manifests or page.manifests[0].cycle != cycle:
         raise ManifestUnknown(f"cycle {cycle} of the event has no manifest")
     return page.manifests[0]
+
+
+def newest_manifests(view: LedgerView, *, limit: int) -> list[Document]:
+    """Return what the receipts of the newest manifests of all events say, the newest first."""
+    query = TableQuery(
+        schema.receipts,
+        {"receipt_kind": MANIFEST_RECEIPT},
+        order_by="receipt_sequence",
+        descending=True,
+        limit=limit,
+    )
+    rows = view.tables.scan(query)
+    return [stored_document(row["receipt_bytes"], f"receipt {row['receipt_id']}") for row in rows]
 
 
 def replay_differences(view: LedgerView, manifest: Manifest) -> list[str]:

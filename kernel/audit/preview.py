@@ -18,7 +18,7 @@ from kernel.audit.operations import (
     OperationEntry,
     envelope_of,
 )
-from kernel.authority.recompute_pages import operation_named, ordinals_of
+from kernel.authority.recompute_pages import ordinals_of, resolve_operation
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of, sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
@@ -93,7 +93,7 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
         LedgerCorrupt: when the effects on record are not those of the envelope.
         RangeQuarantined: when its row is quarantined.
     """
-    named = operation_named(view, operation_id)
+    named = resolve_operation(view, operation_id)
     if named is None:
         return None
     row = named.row

@@ -1,4 +1,4 @@
-"""The contents of a proof file: a row of the log, and openings of what it commits to.
+"""Gathers the contents of a proof file: a row of the log, and openings of what it commits to.
 
 A row commits to its envelope as a whole, so a proof shows all of the envelope or nothing. A
 tombstone is in no envelope: it is an event in the chain of its session, and the operation that
@@ -13,6 +13,7 @@ path in the tree of its range, and the operation that states the root (decision 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 from types import MappingProxyType
 
 import orjson
@@ -40,11 +41,11 @@ from kernel.thoughts.sessions import (
     check_sealed,
     content_commitment,
     session_of,
-    thought_named,
+    thought_of_id,
 )
 from kernel.values.errors import KernelError, LedgerCorrupt
 from kernel.values.host import parse_time_us
-from kernel.work.receipts import closed_id, dead_letter_id
+from kernel.work.receipts import closing_receipt_id, dead_letter_id
 
 ANCHORS_AT_ONCE = 64
 THOUGHTS_AT_ONCE = 1000
@@ -126,10 +127,10 @@ def elimination(view: LedgerView, event_id: str) -> ProofSubject:
     if event is None or event.verb != ELIMINATE_VERB:
         message = f"no elimination was recorded as {ascii(event_id)[:200]}"
         raise ProofSubjectUnknown(message, code="elimination_not_found")
-    return anchored(view, event, rows[0]["event_index"])
+    return event_subject(view, event, rows[0]["event_index"])
 
 
-def anchored(view: LedgerView, event: BeliefEvent, event_index: int) -> ProofSubject:
+def event_subject(view: LedgerView, event: BeliefEvent, event_index: int) -> ProofSubject:
     """Return what proves an event of a belief session.
 
     Raises:
@@ -147,6 +148,26 @@ def anchored(view: LedgerView, event: BeliefEvent, event_index: int) -> ProofSub
     )
 
 
+def trail(view: LedgerView, session_id: str, first: int, limit: int) -> ProofSubject:
+    """Return what proves events of a belief session from a place on, and those behind them.
+
+    The operation anchors the last of so many events, and the events behind it that it anchors too.
+
+    Raises:
+        ProofSubjectUnknown: `SESSION_NOT_FOUND` where there are none.
+        ProofInvalid: no operation whose envelope is still there anchors them.
+    """
+    events = view.belief_events(session_id, first=first, limit=limit)
+    if not events:
+        message = f"no trail of {ascii(session_id)[:200]} has an event {first}"
+        raise ProofSubjectUnknown(message, code="SESSION_NOT_FOUND")
+    last = BeliefEvent.from_bytes(events[-1])
+    subject = event_subject(view, last, first + len(events) - 1)
+    before = [*map(_hashed_bytes, events[:-1])]
+    openings = {**subject.openings, "events": [*before, *subject.openings["events"]]}
+    return ProofSubject(subject.row, openings)
+
+
 def thought(view: LedgerView, thought_id: str, *, with_content: bool) -> ProofSubject:
     """Return what proves a thought, `SESSION_ID:THOUGHT_ID`, of a session that was finalized.
 
@@ -161,7 +182,7 @@ def thought(view: LedgerView, thought_id: str, *, with_content: bool) -> ProofSu
     session_id, _, name = thought_id.partition(":")
     session = session_of(view, session_id)
     check_sealed(session)
-    row = thought_named(view, session_id, name)
+    row = thought_of_id(view, session_id, name)
     if row is None:
         message = f"{session_id} has no thought {ascii(name)[:200]}"
         raise ThoughtRefused(message, code="thought_unknown")
@@ -337,7 +358,7 @@ def _outcome_receipt(view: LedgerView, request_id: str) -> Row:
     if view.tables.get(schema.outbox, request_id) is None:
         message = f"nobody asked for {ascii(request_id)[:200]}"
         raise ProofSubjectUnknown(message, code="work_request_unknown")
-    names = (closed_id(request_id), dead_letter_id(request_id))
+    names = (closing_receipt_id(request_id), dead_letter_id(request_id))
     rows: list[Row] = view.tables.scan(
         TableQuery(schema.receipts, any_of=("receipt_id", names), limit=1)
     )
@@ -348,7 +369,7 @@ def _outcome_receipt(view: LedgerView, request_id: str) -> Row:
     if outcome is not None and outcome["operation_id"] is not None:
         message = (
             f"the outcome of {ascii(request_id)[:200]} is an operation:"
-            f" `rotulus prove operation {outcome['operation_id']}`"
+            f" `rotulus prove operation --output FILE -- {quote(outcome['operation_id'])}`"
         )
     raise ProofSubjectUnknown(message, code="outcome_not_sealed")
 
@@ -365,7 +386,7 @@ def _anchors_of(
 ) -> Iterator[tuple[Row, int]]:
     """Yield the rows that anchor an event, at most one, with the last event that they anchor."""
     for row in _candidates(view, event):
-        for session in _anchored_sessions(view, row):
+        for session in anchored_sessions(view, row):
             first, last = session["first_event_index"], session["last_event_index"]
             if session["session_id"] == event.session_id and first <= event_index <= last:
                 yield row, last
@@ -395,7 +416,8 @@ def _candidates(view: LedgerView, event: BeliefEvent) -> Iterator[Row]:
         after = rows[-1]["ec_sequence_number"]
 
 
-def _anchored_sessions(view: LedgerView, row: Row) -> list[Document]:
+def anchored_sessions(view: LedgerView, row: Row) -> list[Document]:
+    """Return what a row says of the sessions that it anchors, nothing where that was erased."""
     envelope = envelope_of(view, row) or {"primitive_effects": []}
     return [
         session

@@ -75,7 +75,7 @@ class Provenance:
         return next(iter(self.steps.values()))
 
 
-def walked(
+def walk_provenance(
     first: Step, step_of: Callable[[Named], Step | None], *, steps_max: int = STEPS_MAX
 ) -> Provenance:
     """Walk from a step to what it comes from, and on, breadth first."""

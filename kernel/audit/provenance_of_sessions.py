@@ -1,4 +1,4 @@
-"""Why a hypothesis of a belief session stands, or was struck: its eliminations and their words.
+"""Explains why a hypothesis of a belief session stands or was struck: eliminations and words.
 
 A session that was succeeded is told together with the one that goes on, and with the words that
 undid its ground; the newest of the line says what stands.
@@ -66,7 +66,7 @@ def session_step(view: LedgerView, named: Named) -> Step | None:
     }
     struck = _names_of_eliminations(event for event in events if event.delta["eliminated"])
     line = _links_of_session(view, events[0])
-    return Step(named, says, (*struck, *line, *_anchored_by(view, named.record_id)))
+    return Step(named, says, (*struck, *line, *_anchoring_operation(view, named.record_id)))
 
 
 def elimination_step(view: LedgerView, named: Named) -> Step | None:
@@ -92,7 +92,7 @@ def elimination_step(view: LedgerView, named: Named) -> Step | None:
     else:
         says["struck"] = event.delta["eliminated"][:STRUCK_SHOWN_MAX]
     says |= {name: justification[name] for name in _JUSTIFIED if name in justification}
-    span = _span_of(justification)
+    span = span_of_justification(justification)
     words = () if span is None else (words_at(view, span),)
     sources = []
     if span is not None and view.node(span.source_ref) is not None:
@@ -156,7 +156,7 @@ def _names_of_eliminations(events: Iterable[BeliefEvent]) -> tuple[Named, ...]:
     return tuple(named[:ELIMINATIONS_MAX])
 
 
-def _span_of(justification: Document) -> Span | None:
+def span_of_justification(justification: Document) -> Span | None:
     """Return the stretch that a justification points to, where it has such fields."""
     ref = justification.get("source_node_id")
     offset, length = justification.get("offset"), justification.get("length")
@@ -165,7 +165,7 @@ def _span_of(justification: Document) -> Span | None:
     return Span(ref, offset, offset + length) if offset >= 0 and length > 0 else None
 
 
-def _anchored_by(view: LedgerView, session_id: str) -> tuple[Named, ...]:
+def _anchoring_operation(view: LedgerView, session_id: str) -> tuple[Named, ...]:
     anchor = anchor_of(view, session_id)
     row = None if anchor is None else view.log_row_at(anchor["ec_sequence_number"])
     return () if row is None else (Named("operation", row["operation_id"]),)

@@ -17,12 +17,12 @@ from kernel.audit.provenance import (
     Named,
     Provenance,
     Step,
-    walked,
+    walk_provenance,
     words_at,
     words_of_source,
 )
 from kernel.audit.provenance_of_sessions import elimination_step, session_step, survivor_step
-from kernel.authority.recompute_pages import recompute_alone, requests_answered
+from kernel.authority.recompute_pages import answered_requests, recompute_alone
 from kernel.landscape.runtime.stages import stage_of
 from kernel.landscape.runtime.ways import is_caused_by_row
 from kernel.ledger import schema
@@ -74,12 +74,14 @@ def provenance_of(
     """
     view = ReadOnceView(view)
     named = (
-        named_by(view, name) if hypothesis is None else Named("survivor", f"{name}/{hypothesis}")
+        resolve_name(view, name)
+        if hypothesis is None
+        else Named("survivor", f"{name}/{hypothesis}")
     )
     first = None if named is None else step_of(view, named)
     if first is None:
         return None
-    return walked(first, lambda further: step_of(view, further), steps_max=steps_max)
+    return walk_provenance(first, lambda further: step_of(view, further), steps_max=steps_max)
 
 
 def step_of(view: LedgerView, named: Named) -> Step | None:
@@ -87,7 +89,7 @@ def step_of(view: LedgerView, named: Named) -> Step | None:
     return _STEPS[named.kind](view, named)
 
 
-def named_by(view: LedgerView, name: str) -> Named | None:
+def resolve_name(view: LedgerView, name: str) -> Named | None:
     """Find out what an id names: a node, an operation, a request, a session, a survivor, a record.
 
     None where it names nothing on the ledger.
@@ -140,7 +142,7 @@ def _authority(view: LedgerView, named: Named) -> Step | None:
     }
     if grounds.stale_since is not None:
         says["stale_since"] = grounds.stale_since
-    inputs = [_named_ref(view, edge["parent_node_id"]) for edge in grounds.inputs]
+    inputs = [_resolve_ref(view, edge["parent_node_id"]) for edge in grounds.inputs]
     recompute = [] if grounds.operation is None else [grounds.operation.operation_id]
     written = [each for each in record.because if each.kind == "operation"] if record else []
     # The recompute as that of this understanding alone, where a page of them was recorded.
@@ -175,7 +177,7 @@ def _record(view: LedgerView, named: Named) -> Step | None:
     named_from = [payload[field] for field in _FROM_FIELDS if isinstance(payload.get(field), str)]
     run = payload.get("extracted", {}).get("extraction_run_id")
     named_from += [] if run is None else [f"{run}|1"]
-    sources = [_named_ref(view, ref) for ref in [*named_from, *sources_in(payload)]]
+    sources = [_resolve_ref(view, ref) for ref in [*named_from, *sources_in(payload)]]
     writers = [Named("operation", each) for each in _writers(view, str(store.name), name)]
     words = tuple(words_at(view, span) for span in spans_in(payload))
     return Step(named, says, _each_once([*writers, *sources]), words)
@@ -226,7 +228,7 @@ def _operation(view: LedgerView, named: Named) -> Step | None:
         says["about"] = f"{about} and {others} others" if others else about
         says |= _plain_values(envelope["primitive_effects"][0]["payload"])
     requests = [Named("request", each) for each in _requests_of(view, row, envelope)]
-    sources = [_named_ref(view, ref) for ref in envelope["source_refs"]]
+    sources = [_resolve_ref(view, ref) for ref in envelope["source_refs"]]
     if entry.semantic_intent == RECALCULATE and requests:
         # Its requests name each operation that caused it, and its inputs are what it has read.
         return Step(named, says, _each_once(requests))
@@ -251,16 +253,16 @@ def _requests_of(view: LedgerView, row: Row, envelope: Document) -> list[str]:
         return [
             request_id
             for node_id in envelope["target_refs"]
-            for request_id in requests_answered(recompute_alone(envelope, node_id), node_id)
+            for request_id in answered_requests(recompute_alone(envelope, node_id), node_id)
         ]
     stated = [
         effect.get("payload", {}).get("request_id") for effect in envelope["primitive_effects"]
     ]
-    answered = [] if envelope["actor"] == "user" else _answered_by(view, row)
+    answered = [] if envelope["actor"] == "user" else _answered_requests(view, row)
     return [*answered, *(each for each in stated if isinstance(each, str))]
 
 
-def _answered_by(view: LedgerView, row: Row) -> list[str]:
+def _answered_requests(view: LedgerView, row: Row) -> list[str]:
     """Return the requests whose outcomes name the operation of a row as their answer."""
     query = TableQuery(
         schema.outbox_outcomes,
@@ -291,14 +293,14 @@ def _request(view: LedgerView, named: Named) -> Step | None:
     says |= {name: value for name, value in closed.items() if value is not None}
     says |= _plain_values(status.result or {})
     content = document.get("content", {})
-    causes = [*_caused_by(view, request, document)]
+    causes = [*_causes_of_request(view, request, document)]
     if status.settled_operation_id is not None:
         causes.append(Named("operation", status.settled_operation_id))
     refs = [content[name] for name in ("artifact_ref", "source_ref") if name in content]
-    return Step(named, says, _each_once([*causes, *(_named_ref(view, ref) for ref in refs)]))
+    return Step(named, says, _each_once([*causes, *(_resolve_ref(view, ref) for ref in refs)]))
 
 
-def _caused_by(view: LedgerView, request: Request, document: Document) -> Iterator[Named]:
+def _causes_of_request(view: LedgerView, request: Request, document: Document) -> Iterator[Named]:
     """Yield the operation in whose transaction a request was recorded because of it.
 
     A producer's request was caused by its producer alone, one that was given up and requeued by
@@ -317,8 +319,8 @@ def _caused_by(view: LedgerView, request: Request, document: Document) -> Iterat
             yield Named("operation", row["operation_id"])
 
 
-def _named_ref(view: LedgerView, ref: str) -> Named:
-    return named_by(view, ref) or Named("record", ref)
+def _resolve_ref(view: LedgerView, ref: str) -> Named:
+    return resolve_name(view, ref) or Named("record", ref)
 
 
 def _plain_values(payload: Mapping[str, Any]) -> Document:

@@ -1,4 +1,4 @@
-"""The way of something back to its sources, as text for a person and as a Mermaid graph."""
+"""Writes the way of something back to its sources, as text for a person and as a Mermaid graph."""
 
 from collections.abc import Iterator
 

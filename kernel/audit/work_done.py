@@ -11,13 +11,14 @@ from sqlalchemy import Table
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.outbox import OPEN
 from kernel.ledger.store.keys import key_names
 from kernel.ledger.store.tables import PAGE_ROWS, TableQuery, rows_in_pages
 from kernel.records.binding_pairs import UNFINISHED
 from kernel.records.reviews.evidence import STORES
 
 
-def work_done(view: LedgerView) -> Document:
+def work_counts(view: LedgerView) -> Document:
     """Return the counts; `deferred` are pairs that wait for a phase, or for a later cycle."""
     return {
         "queues": _queues(view),
@@ -29,9 +30,11 @@ def work_done(view: LedgerView) -> Document:
 
 def _queues(view: LedgerView) -> Document:
     queues: dict[str, dict[str, int]] = {}
-    requests = TableQuery(schema.outbox, columns=("queue", "open"), grouped=True)
-    for queue, is_open, count in view.tables.scan(requests):
-        queues.setdefault(queue, {"done": 0, "open": 0})["open" if is_open else "done"] += count
+    requests = TableQuery(schema.outbox, columns=("queue", "state"), grouped=True)
+    for queue, state, count in view.tables.scan(requests):
+        queues.setdefault(queue, {"done": 0, "open": 0})["open" if state == OPEN else "done"] += (
+            count
+        )
     return dict(sorted(queues.items()))
 
 

@@ -1,4 +1,4 @@
-"""The graph of inputs as it stood at the sequence that a recompute names (K12).
+"""Reads the graph of inputs as it stood at the sequence that a recompute names (K12).
 
 A recompute is held against that graph (decision kernel/0207).
 """

@@ -1,4 +1,4 @@
-"""In which order a change reaches the understandings below it (§8.4, ruling K12).
+"""Orders the understandings below a change, as it reaches them (§8.4, ruling K12).
 
 A pure plan over an adjacency that is handed in. Each affected understanding occurs once, after
 all affected parents, and is at least as urgent as its most urgent descendant. Members of a cycle

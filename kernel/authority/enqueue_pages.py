@@ -19,13 +19,13 @@ from kernel.authority.requests import (
     CASCADES,
     PRIORITIES,
     RANKS,
-    close_request,
     forget_cascades,
 )
 from kernel.authority.triggered_requests import TriggeredRequests
 from kernel.authority.triggers import ENQUEUED_KINDS, INPUT_UPDATE, Trigger
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.ledger.outbox import end_request
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.sole_receipt import sole_receipt
@@ -186,8 +186,8 @@ def _record_page(operation: Operation, page: RecomputeRequested) -> None:
             record_request(operation, target, kind, source, RANKS[request.priority])
     report(operation, source, tuple(page.cyclic), tuple(page.beyond_cap))
     if page.closes_cascade and page.cascade_request_id is not None:
-        close_request(
-            transaction,
+        end_request(
+            transaction.tables,
             page.cascade_request_id,
             outcome="completed",
             operation_id=operation.operation_id,

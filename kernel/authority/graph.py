@@ -1,4 +1,4 @@
-"""The graph of inputs as the ledger holds it: who feeds whom, and what an authority comes to."""
+"""Reads the graph of inputs as the ledger holds it, and what an authority comes to."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
@@ -20,14 +20,14 @@ _AUTHORITY_FIELD = {UNDERSTANDING: "cu_authority", CLAIM: "authority"}
 
 def dependents_of(view: LedgerView, node_id: str) -> list[str]:
     """Return the understandings that a node feeds directly, sorted."""
-    return _fed_by(view, view.edges_out_of(node_id))
+    return _fed_nodes(view, view.edges_out_of(node_id))
 
 
 def few_dependents_of(view: LedgerView, node_id: str, limit: int) -> list[str] | None:
     """Return the understandings that a node feeds directly; None beyond `limit` edges."""
     where = {"source_node_id": node_id}
     edges = view.tables.scan(TableQuery(schema.edges, where, limit=limit + 1))
-    return None if len(edges) > limit else _fed_by(view, edges)
+    return None if len(edges) > limit else _fed_nodes(view, edges)
 
 
 def eager_dependents_of(view: LedgerView, node_id: str) -> list[str]:
@@ -40,7 +40,7 @@ def is_nightly(node: Document | None) -> bool:
     return node is not None and waits_for_the_tick(node["payload"])
 
 
-def _fed_by(view: LedgerView, edges: list[Row]) -> list[str]:
+def _fed_nodes(view: LedgerView, edges: list[Row]) -> list[str]:
     if not edges:
         return []
     fed = {row["target_node_id"] for row in edges if row["input_from"] is not None}

@@ -61,7 +61,7 @@ class StatedInputs:
         }
 
 
-def stated_along(edges: Iterable[InputEdge], stated: StatedInputs) -> Iterator[AuthorityInput]:
+def inputs_along(edges: Iterable[InputEdge], stated: StatedInputs) -> Iterator[AuthorityInput]:
     """Yield what the edges bring, by edge id, and complete `stated` at the end.
 
     Memory is bounded whatever their number.

@@ -8,15 +8,16 @@ Nothing relies on the reading being complete; what it lacks is read when it is n
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Table
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.buffer import BufferedTables
+from kernel.ledger.ledger import ASKED_BY_EACH, LedgerView
+from kernel.ledger.store.buffer import BufferedTables, query_ahead
 from kernel.ledger.store.keys import key_names
+from kernel.ledger.store.tables import Row
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.values.spans import sources_in
 
@@ -54,13 +55,22 @@ DRAWN_MAX = 4096
 
 STEPS_BACK_MAX = 4
 
+_ASKED_BY = {schema.idempotency_records: "idempotency_key"}
+"""The column by which a record is asked for where that is not its key: an answer that is archived
+may have the key of another."""
+
+_OPEN = {"queue": AUTHORITY_QUEUE, "open": 1}
+_CLOSED = {"queue": AUTHORITY_QUEUE, "open": 0}
+
 RecordKey = tuple[Table | Around, str | int]
 
 
 def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     """Read records by their keys, and what surrounds those that are nodes.
 
-    Without effect on a view that keeps nothing (`Ledger.view`).
+    Where the store is elsewhere, each step away from the nodes is one round trip, and the first
+    has what a transaction asks for whatever it writes. Without effect on a view that keeps nothing
+    (`Ledger.view`).
     """
     tables = view.tables
     if not isinstance(tables, BufferedTables):
@@ -73,46 +83,73 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     known = written | computed | behind
     if known:
         by_kind[schema.nodes] = known
-    for table, names in by_kind.items():
-        assert isinstance(table, Table)  # noqa: S101 - for the types
-        # An answer is asked for by its key, which an archived one may have as well.
-        by_key = table is schema.idempotency_records
-        tables.read_ahead(table, "idempotency_key" if by_key else key_names(table)[0], names)
+    queries = [
+        query_ahead(table, _ASKED_BY.get(table) or key_names(table)[0], names)
+        for table, names in cast("dict[Table, dict[Any, None]]", by_kind).items()
+    ]
     if written:
-        tables.read_ahead(schema.materialized_views, "node_ref", written)
+        queries.append(query_ahead(schema.materialized_views, "node_ref", written))
+    around = below or above or computed
+    if around:
+        queries.append(query_ahead(schema.edges, "source_node_id", below, most=EDGES_MAX))
+        queries.append(query_ahead(schema.edges, "target_node_id", computed, most=INPUT_EDGES_MAX))
+    answers = tables.read_all_ahead(queries, ASKED_BY_EACH)
     if behind:
         _read_behind(view, tables, behind)
-    if below or above or computed:
-        _read_surroundings(tables, known, below, above, computed)
+    if around:
+        beyond = {row["target_node_id"]: None for row in answers[-2]}
+        inputs = {row["source_node_id"] for row in answers[-1]}
+        if beyond or inputs:
+            further = beyond.keys() - below.keys()
+            tables.read_all_ahead(
+                [
+                    query_ahead(schema.nodes, "node_id", beyond.keys() - known.keys() | inputs),
+                    query_ahead(schema.edges, "source_node_id", further, most=EDGES_MAX),
+                ]
+            )
+        _read_requests(tables, [*below, *beyond], above, computed)
 
 
-def _read_surroundings(
+def _read_requests(
     tables: BufferedTables,
-    known: Mapping[str, None],
-    below: Mapping[str, None],
+    may_wait: Iterable[str],
     above: Mapping[str, None],
     computed: Mapping[str, None],
 ) -> None:
-    beyond = dict.fromkeys(_fed_by(tables, below))
-    if further := beyond.keys() - known.keys():
-        tables.read_ahead(schema.nodes, "node_id", further)
-    _fed_by(tables, beyond.keys() - below.keys())
-    waiting = {node_id for node_id in (*below, *beyond) if _may_be_understanding(tables, node_id)}
+    """Read the requests for what is computed or may wait for it, and for what feeds that."""
+    waiting = {node_id for node_id in may_wait if _may_be_understanding(tables, node_id)}
     waiting |= above.keys() | computed.keys()
-    _read_requests(tables, waiting)
     # A worker computes what is due already; what is recorded is asked whether it is.
-    waiting -= computed.keys() - above.keys()
-    most = INPUT_EDGES_MAX
-    if waiting:
-        feeding = {"input_from": UNDERSTANDING}
-        inputs = tables.read_ahead(schema.edges, "target_node_id", waiting, feeding, most=most)
-        _read_requests(tables, {row["source_node_id"] for row in inputs} - waiting)
-        _read_closed(
-            tables, {row["source_node_id"] for row in inputs if row["target_node_id"] in above}
-        )
-    if computed:
-        inputs = tables.read_ahead(schema.edges, "target_node_id", computed, most=most)
-        tables.read_ahead(schema.nodes, "node_id", {row["source_node_id"] for row in inputs})
+    fed = waiting - (computed.keys() - above.keys())
+    feeding = {"input_from": UNDERSTANDING}
+    _, inputs = tables.read_all_ahead(
+        [
+            query_ahead(schema.outbox, "item_key", waiting, _OPEN),
+            query_ahead(schema.edges, "target_node_id", fed, feeding, most=INPUT_EDGES_MAX),
+        ]
+    )
+    if inputs:
+        _read_requests_of(tables, inputs, fed, above)
+
+
+def _read_requests_of(
+    tables: BufferedTables,
+    inputs: Iterable[Row],
+    fed: Collection[str],
+    above: Mapping[str, None],
+) -> None:
+    """Read the requests for inputs; of those of a recompute what became of the newest, too."""
+    waiting = {row["source_node_id"] for row in inputs}.difference(fed)
+    of_above = {row["source_node_id"] for row in inputs if row["target_node_id"] in above}
+    _, closed = tables.read_all_ahead(
+        [
+            query_ahead(schema.outbox, "item_key", waiting, _OPEN),
+            query_ahead(schema.outbox, "item_key", of_above, _CLOSED, most=CLOSED_MAX),
+        ]
+    )
+    closed.sort(key=lambda row: row["request_sequence"])
+    newest = {row["item_key"]: row["request_id"] for row in closed}
+    tables.read_ahead(schema.outbox_outcomes, "request_id", newest.values())
 
 
 def _read_behind(view: LedgerView, tables: BufferedTables, sources: Iterable[str]) -> None:
@@ -127,30 +164,6 @@ def _read_behind(view: LedgerView, tables: BufferedTables, sources: Iterable[str
         if not waiting or len(waiting) > DRAWN_MAX:
             return
         tables.read_ahead(schema.nodes, "node_id", waiting)
-
-
-def _fed_by(tables: BufferedTables, nodes: Collection[str]) -> list[str]:
-    if not nodes:
-        return []
-    edges = tables.read_ahead(schema.edges, "source_node_id", nodes, most=EDGES_MAX)
-    return [row["target_node_id"] for row in edges]
-
-
-def _read_requests(tables: BufferedTables, nodes: Collection[str]) -> None:
-    if not nodes:
-        return
-    tables.read_ahead(schema.outbox, "item_key", nodes, {"queue": AUTHORITY_QUEUE, "open": 1})
-
-
-def _read_closed(tables: BufferedTables, nodes: Collection[str]) -> None:
-    """Read what became of the newest request of each: whether an input waited at a moment."""
-    if not nodes:
-        return
-    closed = {"queue": AUTHORITY_QUEUE, "open": 0}
-    rows = tables.read_ahead(schema.outbox, "item_key", nodes, closed, most=CLOSED_MAX)
-    rows.sort(key=lambda row: row["request_sequence"])
-    newest = {row["item_key"]: row["request_id"] for row in rows}
-    tables.read_ahead(schema.outbox_outcomes, "request_id", newest.values())
 
 
 def _may_be_understanding(tables: BufferedTables, node_id: str) -> bool:

@@ -17,10 +17,11 @@ from orjson import OPT_SORT_KEYS, JSONEncodeError, dumps
 from kernel.algebra.effects import canonical_kind
 from kernel.authority.as_of import GraphAsOf
 from kernel.authority.inputs import StatedInputs
-from kernel.authority.requests import RecomputeReadiness, close_request, due
+from kernel.authority.requests import RecomputeReadiness, due
 from kernel.authority.strategy import authority_in_range
 from kernel.authority.value import authority_of
 from kernel.ledger.ledger import Request
+from kernel.ledger.outbox import end_request
 from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
@@ -113,8 +114,8 @@ def complete_recomputes(operation: AppliedOperation) -> None:
     for recompute, served in operation.recomputes:
         value = recompute.written["cu_authority"]
         for request in served:
-            close_request(
-                operation.transaction,
+            end_request(
+                operation.transaction.tables,
                 request.request_id,
                 outcome="completed",
                 operation_id=operation.operation_id,

@@ -1,4 +1,4 @@
-"""A page of recomputes on the record, and each of its recomputes by itself (K32).
+"""Applies a page of recomputes on the record, and each of its recomputes by itself (K32).
 
 Wherever an operation is named by its id, a recompute is named by the id of a request that it has
 answered. What is asked of it (what caused it, what undoing it takes, its replay) is answered from
@@ -12,7 +12,7 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.tables import Row
-from kernel.model.recomputes import CAUSES, RECALCULATE, REQUESTS, inputs_named, owner_of
+from kernel.model.recomputes import CAUSES, RECALCULATE, REQUESTS, input_node_ids, owner_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class NamedOperation:
     """The understanding of the recompute; None where the whole operation was named."""
 
 
-def operation_named(view: LedgerView, name: str) -> NamedOperation | None:
+def resolve_operation(view: LedgerView, name: str) -> NamedOperation | None:
     """Return the operation of an id, or the recompute that answered the request of an id."""
     row = view.log_row_of(name)
     if row is not None:
@@ -74,7 +74,7 @@ def recompute_alone(envelope: Document, node_id: str) -> Document:
     }
 
 
-def requests_answered(envelope: Document, node_id: str) -> tuple[str, ...]:
+def answered_requests(envelope: Document, node_id: str) -> tuple[str, ...]:
     """Return the requests that a recompute names as answered; none where it is of before (K32)."""
     effects = [envelope["primitive_effects"][ordinal] for ordinal in ordinals_of(envelope, node_id)]
     return tuple(_statement(effects).get(REQUESTS, ()))
@@ -92,4 +92,4 @@ def _statement(effects: list[Document]) -> Document:
 
 def _inputs_of(effects: list[Document]) -> Iterator[str]:
     for effect in effects:
-        yield from inputs_named(effect.get("payload", {}))
+        yield from input_node_ids(effect.get("payload", {}))

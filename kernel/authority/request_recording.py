@@ -1,4 +1,4 @@
-"""Recording requests to recompute, in the transaction that asks for them (§8.2, §8.4, K12).
+"""Records requests to recompute, in the transaction that asks for them (§8.2, §8.4, K12).
 
 A trigger asks for everything below it in its own transaction, parents first, as long as that is at
 most `CASCADE_REQUESTS_MAX` understandings. A wider cascade leaves one request in the queue of
@@ -24,6 +24,7 @@ from kernel.authority.triggered_requests import TriggeredRequests
 from kernel.authority.triggers import INPUT_UPDATE, ranks_of, triggers_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.outbox import add_request
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.receipt import Receipt
 from kernel.records.operation_steps import AppliedOperation
@@ -126,8 +127,8 @@ def _append(
     head.request_sequence += 1
     request_id = f"request:{head.request_sequence}:{item_key}"
     document = {"request_id": request_id, **fields, "enqueued_at": operation.applied_at}
-    operation.transaction.tables.append(
-        schema.outbox,
+    add_request(
+        operation.transaction.tables,
         {
             "request_id": request_id,
             "request_sequence": head.request_sequence,
@@ -135,7 +136,6 @@ def _append(
             "item_key": item_key,
             "priority": priority,
             "cause_sequence": operation.sequence,
-            "open": 1,
             "enqueued_at_us": head.committed_at_us,
             "request_bytes": canonicalize_plain(document),
         },

@@ -1,4 +1,4 @@
-"""Requests to recompute: which are open, which are due, how they are closed (§8.2, K12, K19).
+"""Keeps requests to recompute: which are open, which are due, how they are closed (§8.2, K12, K19).
 
 A request is written in the transaction of the operation that caused it, and gets its one outcome in
 the transaction of the recompute that serves it. A recompute speaks for the snapshot that it read:
@@ -14,11 +14,13 @@ down (`enqueue_pages.py`) that does not hold yet, and nothing is due.
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from kernel.authority.cascade import on_cycles
 from kernel.authority.graph import dependents_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
+from kernel.ledger.outbox import end_request
 from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.records.operation_steps import AppliedOperation
@@ -114,7 +116,7 @@ def _readiness(
         return _was_pending(view, AUTHORITY_QUEUE, node, as_of_sequence)
 
     if any(pending(parent) for parent in view.input_sources(node_id, UNDERSTANDING)):
-        return next(iter(_held_back(view, [node_id], pending).values()))
+        return next(iter(_readiness_of(view, [node_id], pending).values()))
     return RecomputeReadiness.READY
 
 
@@ -142,20 +144,20 @@ def ready_items(view: LedgerView, requests: Iterable[Request]) -> list[Request]:
             known[node] = bool(view.open_requests_of(AUTHORITY_QUEUE, node))
         return known[node]
 
-    states = _held_back(view, [*known], pending)
+    states = _readiness_of(view, [*known], pending)
     return [
         request for request in recomputes if states[request.item_key] is RecomputeReadiness.READY
     ]
 
 
-def freed_by(view: LedgerView, closed: Iterable[str]) -> list[Request]:
+def freed_requests(view: LedgerView, closed: Iterable[str]) -> list[Request]:
     """Return the requests that only these understandings held back."""
     below = {child for node in closed for child in dependents_of(view, node)}
     waiting = (view.open_requests_of(AUTHORITY_QUEUE, node) for node in sorted(below))
     return ready_items(view, [request for requests in waiting for request in requests])
 
 
-def awaited_by(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
+def awaited_requests(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
     """Return what holds these requests back, at any depth, and may become more urgent by them.
 
     A request makes what waits above it as urgent as itself (`request_recording.py`).
@@ -175,7 +177,7 @@ def awaited_by(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
     return awaited
 
 
-def _held_back(
+def _readiness_of(
     view: LedgerView, nodes: list[str], pending: Callable[[str], bool]
 ) -> dict[str, RecomputeReadiness]:
     """Tell which of these pending nodes wait for one above; members of a cycle do not."""
@@ -219,15 +221,12 @@ def close_requests(
     node_id: str,
     as_of_sequence: int,
     *,
-    outcome: str,
-    operation_id: str | None,
-    closed_sequence: int,
-    closed_at_us: int,
     request_ids: Container[str] | None = None,
+    **outcome: Any,
 ) -> list[str]:
     """Give their outcome to the open requests of an item that were caused by a sequence.
 
-    Where ids are given, to those of them alone.
+    Where ids are given, to those of them alone; the outcome is that of `end_request`.
     """
     closed = []
     for request in transaction.open_requests_of(AUTHORITY_QUEUE, node_id):
@@ -235,22 +234,9 @@ def close_requests(
             continue
         if request_ids is not None and request.request_id not in request_ids:
             continue
-        close_request(
-            transaction,
-            request.request_id,
-            outcome=outcome,
-            operation_id=operation_id,
-            closed_sequence=closed_sequence,
-            closed_at_us=closed_at_us,
-        )
+        end_request(transaction.tables, request.request_id, **outcome)
         closed.append(request.request_id)
     return closed
-
-
-def close_request(transaction: LedgerTransaction, request_id: str, **outcome: object) -> None:
-    """Give an open request its outcome; the columns of `outbox_outcomes`."""
-    transaction.tables.append(schema.outbox_outcomes, {"request_id": request_id, **outcome})
-    transaction.tables.update(schema.outbox, (request_id,), {"open": 0})
 
 
 def cancel_requests_for_removed(operation: AppliedOperation) -> None:
@@ -279,7 +265,7 @@ def _cascade_was_open(view: LedgerView, as_of_sequence: int) -> bool:
     known = view.known_of_requests if isinstance(view, LedgerTransaction) else {}
     if "cascades" not in known:
         waiting = view.open_requests_of(CASCADE_QUEUE, CASCADES)
-        newest = _newest_closed(view, CASCADE_QUEUE, CASCADES, _ANY_SEQUENCE)
+        newest = _newest_closed_request(view, CASCADE_QUEUE, CASCADES, _ANY_SEQUENCE)
         outcome = None if newest is None else view.outcome_of(newest["request_id"])
         known["cascades"] = (
             min((request.cause_sequence for request in waiting), default=_ANY_SEQUENCE),
@@ -294,12 +280,14 @@ def _was_pending(view: LedgerView, queue: str, item_key: str, as_of_sequence: in
     if any(request.cause_sequence <= as_of_sequence for request in waiting):
         return True
     # Requests of an item are closed in their order, so the newest of that time was closed last.
-    newest = _newest_closed(view, queue, item_key, as_of_sequence)
+    newest = _newest_closed_request(view, queue, item_key, as_of_sequence)
     outcome = None if newest is None else view.outcome_of(newest["request_id"])
     return outcome is not None and outcome["closed_sequence"] > as_of_sequence
 
 
-def _newest_closed(view: LedgerView, queue: str, item_key: str, as_of_sequence: int) -> Row | None:
+def _newest_closed_request(
+    view: LedgerView, queue: str, item_key: str, as_of_sequence: int
+) -> Row | None:
     where = {"queue": queue, "open": 0, "item_key": item_key}
     query = TableQuery(
         schema.outbox, where, order_by="request_sequence", descending=True, limit=_ROWS_AT_ONCE

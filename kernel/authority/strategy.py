@@ -29,7 +29,7 @@ def authority_in_range(value: object, place: str) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def computed_authority(
+def compute_authority(
     strategy: AuthorityStrategy, inputs: Iterable[AuthorityInput], override: object
 ) -> float:
     """Return a strategy's result, after checking that it is an authority.
@@ -55,7 +55,7 @@ class BetaPosteriorMean:
             return override
         counts = dict.fromkeys(WEIGHTS, 0)
 
-        def weighted() -> Iterator[float]:
+        def weigh() -> Iterator[float]:
             for authority_input in inputs:
                 counts[authority_input.edge_essentiality] += 1
                 yield (
@@ -63,7 +63,7 @@ class BetaPosteriorMean:
                     * authority_input.captured_at_authority
                 )
 
-        alpha = math.fsum(chain((1.0,), weighted()))
+        alpha = math.fsum(chain((1.0,), weigh()))
         # Whole numbers, so exact in any order as well.
         total = 2.0 + sum(WEIGHTS[name] * count for name, count in counts.items())
         return min(1.0, max(0.0, alpha / total))

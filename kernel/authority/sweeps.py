@@ -13,7 +13,7 @@ from kernel.authority.graph import is_nightly
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.value import authority_of
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.model.authority_fields import decayed_at_us
+from kernel.model.authority_fields import last_decay_us
 from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.values.host import iso_time, parse_time_us
@@ -61,7 +61,7 @@ class NightlyTick:
             for source in sources
             if source is not None
             and source["state"] == "active"
-            and (at := decayed_at_us(source["payload"])) is not None
+            and (at := last_decay_us(source["payload"])) is not None
         ]
         if not events:
             return False

@@ -3,8 +3,8 @@
 from collections import deque
 
 from kernel.authority.graph import InputGraph, input_edges_of
-from kernel.authority.inputs import StatedInputs, stated_along
-from kernel.authority.strategy import computed_authority
+from kernel.authority.inputs import StatedInputs, inputs_along
+from kernel.authority.strategy import compute_authority
 from kernel.ledger.ledger import Document
 from kernel.model.authority_strategy import AuthorityStrategy
 
@@ -18,7 +18,7 @@ def authority_of(
         AuthorityInvalid: when an input or the result is not an authority.
     """
     stated = StatedInputs()
-    inputs = stated_along(input_edges_of(view, node["node_id"]), stated)
-    value = computed_authority(strategy, inputs, node["payload"].get("override_authority"))
+    inputs = inputs_along(input_edges_of(view, node["node_id"]), stated)
+    value = compute_authority(strategy, inputs, node["payload"].get("override_authority"))
     deque(inputs, maxlen=0)  # an override reads none of them
     return value, stated

@@ -1,4 +1,4 @@
-"""Operations of the log that name how far the chains of belief sessions go (B6).
+"""Reads operations of the log that name how far the chains of belief sessions go (B6).
 
 One operation names every session that a transaction has written to: which events were added, what
 they follow and where the chain ends with them. An anchor that does not go on exactly where the

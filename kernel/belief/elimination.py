@@ -1,4 +1,4 @@
-"""CMBSCore: which hypotheses are left, and when a caller may leave an obligation or end.
+"""Decides which hypotheses are left (CMBSCore), and when a caller may leave an obligation or end.
 
 1. Survivors only ever shrink. What is not there is ignored, so the core trusts its adapter.
 2. INV-3: a probe id counts once in the life of the core; a repeat is refused without a trace.

@@ -1,4 +1,4 @@
-"""Refusals of a belief session, and its errors where its stored record cannot be believed.
+"""Defines what a belief session refuses, and that its stored record cannot be believed.
 
 A refusal is the caller's to handle: nothing has changed. A corrupt event is not: whoever reads it
 stops serving the session, and neither retries, repairs nor skips.

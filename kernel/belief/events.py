@@ -1,4 +1,4 @@
-"""One entry of a session's audit trail, sealed by its hash and chained to the one before.
+"""Defines one entry of a session's audit trail, sealed by its hash and chained to the one before.
 
     event hash = SHA-256(RFC 8785 bytes of every field but event_hash)
 

@@ -1,4 +1,4 @@
-"""Long lists of ids, sorted, hashed and written in steps.
+"""Sorts, hashes and writes long lists of ids in steps.
 
 Sorting a million ids in one call takes half a second, and hashing or writing them 50 ms and more,
 during which no other thread runs. Here the ids are divided by cuts that the process's salted hashes
@@ -23,7 +23,7 @@ SAMPLED_OF = 256
 """One id in so many may be a cut between buckets."""
 
 
-def sorted_unique(ids: Sequence[str]) -> list[str]:
+def sort_unique(ids: Sequence[str]) -> list[str]:
     """Return the ids sorted by code point, each once."""
     if len(ids) <= STEP_IDS:
         return sorted(set(ids))

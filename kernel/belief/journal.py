@@ -1,4 +1,4 @@
-"""The append-only trail of one session: its entries as stored bytes, found by position or id.
+"""Keeps the append-only trail of one session: its entries as stored bytes, found by position or id.
 
 Entries are kept as bytes only. Whoever reads one gets it decoded afresh and verified, so nothing
 that a reader does to it, and nothing that happened to the memory unnoticed, enters the record.

@@ -1,4 +1,4 @@
-"""Tombstones in the memory of this process; they end with it."""
+"""Keeps tombstones in the memory of this process; they end with it."""
 
 import threading
 from collections.abc import Iterable

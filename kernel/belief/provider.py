@@ -43,7 +43,7 @@ class HypothesisProvider(HypothesisSpace, Protocol):
         ...
 
 
-def eliminated_by(
+def eliminations_by(
     provider: HypothesisProvider, universe: frozenset[str], probe_id: str, response: str
 ) -> list[str]:
     """Return what a response eliminates, sorted, after the whole answer was checked.

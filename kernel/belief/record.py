@@ -1,4 +1,4 @@
-"""Belief events on the record: stored as they were hashed, anchored in the kernel's chain (B6).
+"""Records belief events: stored as they were hashed, anchored in the kernel's chain (B6).
 
 The events of a session are a chain of their own. At the end of each transaction one operation of
 the log names the new head of every chain that the transaction wrote to, so that verifying the log
@@ -91,7 +91,7 @@ class BeliefBatch:
         """How many events the session has after this batch."""
         return self.first_index + len(self.events)
 
-    def anchored(self) -> AnchoredEvents:
+    def anchored_events(self) -> AnchoredEvents:
         """Return what an anchor says of this batch."""
         return AnchoredEvents(
             session_id=self.session_id,
@@ -229,7 +229,7 @@ def _recorded_session(view: LedgerView, session_id: str) -> RecordedSession | No
 
 
 def _restore(view: LedgerView, session_id: str) -> tuple[BeliefSession, int]:
-    parts = _snapshots(view, session_id)
+    parts = snapshots_of(view, session_id)
     first = view.belief_events(session_id, limit=1)
     if not parts or not first:
         events = view.belief_events(session_id)
@@ -245,7 +245,12 @@ def _restore(view: LedgerView, session_id: str) -> tuple[BeliefSession, int]:
     return belief, n_events
 
 
-def _snapshots(view: LedgerView, session_id: str) -> list[SessionSnapshot]:
+def snapshots_of(view: LedgerView, session_id: str) -> list[SessionSnapshot]:
+    """Return the snapshots of a session in order, none where they are not whole.
+
+    Raises:
+        LedgerCorrupt: one stands in the place of another.
+    """
     rows = view.tables.scan(TableQuery(schema.belief_snapshots, {"session_id": session_id}))
     parts = [SessionSnapshot.from_bytes(row["snapshot_bytes"]) for row in rows]
     counts = [(row["n_events"], part.n_events) for row, part in zip(rows, parts, strict=True)]
@@ -255,7 +260,7 @@ def _snapshots(view: LedgerView, session_id: str) -> list[SessionSnapshot]:
     return parts if belong_together(parts) else []
 
 
-def shown_survivors(content: bytes) -> list[str]:
+def read_survivors(content: bytes) -> list[str]:
     """Read the survivors that a summary row shows."""
     names: list[str] = orjson.loads(content)
     return names

@@ -1,4 +1,4 @@
-"""Replaying a stored trail: every verb is carried out again, and must give the same bytes.
+"""Replays a stored trail: every verb is carried out again, and must give the same bytes.
 
 This is stricter than following the hashes. An event that is well formed and well chained but
 could not have happened (a delta that its payload does not explain, an exit that the rules would

@@ -1,4 +1,4 @@
-"""A belief session: the rules that its verbs obey, one call at a time.
+"""Holds a belief session to the rules that its verbs obey, one call at a time.
 
 1. Survivors shrink and never grow; what is not among them is ignored (or refused, if the session
    was declared to validate).
@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent, Verb
-from kernel.belief.id_lists import are_equal, in_steps, sorted_unique
+from kernel.belief.id_lists import are_equal, in_steps, sort_unique
 from kernel.belief.limits import (
     MAX_CARRIED,
     MAX_CARRIED_BYTES,
@@ -360,7 +360,7 @@ class BeliefSession(SessionState):
 
     def _refuse_if_succeeded(self) -> None:
         if self._successor_id is not None:
-            raise succeeded_by(self._successor_id)
+            raise succession_refusal(self._successor_id)
 
     def _check_head(self, expected_head: str | None) -> None:
         if expected_head is not None and expected_head != self.head_event_id:
@@ -368,7 +368,7 @@ class BeliefSession(SessionState):
             raise BeliefError("CONFLICT", "the session has moved on", details)
 
     def _check_known(self, claimed: list[str]) -> None:
-        unknown = sorted_unique([name for name in claimed if name not in self._universe])
+        unknown = sort_unique([name for name in claimed if name not in self._universe])
         if unknown:
             details = {"invalid": unknown[:MAX_REPORTED_IDS], "n_invalid": len(unknown)}
             raise BeliefError("INVALID_HYPOTHESIS_ID", "not in the declared universe", details)
@@ -409,7 +409,7 @@ class BeliefSession(SessionState):
     def _first_succession(self, payload: dict[str, Any]) -> SuccessionResult:
         first = self._journal.event(len(self._journal) - 1)
         if canonicalize(first.payload) != canonicalize(payload):
-            raise succeeded_by(first.payload["successor_id"])
+            raise succession_refusal(first.payload["successor_id"])
         return _succession(first, None)
 
     def _judge_termination(self, context: dict[str, Any]) -> tuple[str | None, bool]:
@@ -436,11 +436,11 @@ def _is_same_content(first: dict[str, Any], second: dict[str, Any]) -> bool:
     justification, justification_again = (
         canonicalize(payload["justification"]) for payload in (first, second)
     )
-    ids, ids_again = (sorted_unique(payload["eliminated"]) for payload in (first, second))
+    ids, ids_again = (sort_unique(payload["eliminated"]) for payload in (first, second))
     return justification == justification_again and are_equal(ids, ids_again)
 
 
-def succeeded_by(successor_id: str) -> BeliefError:
+def succession_refusal(successor_id: str) -> BeliefError:
     """Build the refusal of a session that another one has succeeded."""
     details = {"successor_id": successor_id}
     return BeliefError("SESSION_SUCCEEDED", f"the session goes on as {successor_id}", details)
@@ -460,6 +460,4 @@ def _ignored_ids(claimed: list[str], applied: list[str]) -> list[str]:
     struck: set[str] = set()
     for part in in_steps(applied):
         struck.update(part)
-    return sorted_unique(
-        [hypothesis_id for hypothesis_id in claimed if hypothesis_id not in struck]
-    )
+    return sort_unique([hypothesis_id for hypothesis_id in claimed if hypothesis_id not in struck])

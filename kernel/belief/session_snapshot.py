@@ -1,4 +1,4 @@
-"""The state of a session as of an event, written down so that activation need not replay it all.
+"""Writes down the state of a session as of an event, so that activation need not replay it all.
 
 `SessionState.take_snapshot` cuts one, and the session's actor decides when one is due.
 
@@ -83,7 +83,7 @@ def belong_together(parts: Sequence[SessionSnapshot]) -> bool:
     )
 
 
-def deflated(bits: bytes) -> str:
+def deflate(bits: bytes) -> str:
     """Return a bitmap as a snapshot holds it."""
     return base64.b64encode(zlib.compress(bits, 1)).decode()
 

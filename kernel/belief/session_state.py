@@ -9,7 +9,7 @@ from kernel.belief.errors import CorruptBeliefEvent
 from kernel.belief.events import BeliefEvent
 from kernel.belief.journal import Journal
 from kernel.belief.limits import AUDIT_PAGE_BYTES, check_text
-from kernel.belief.session_snapshot import SessionSnapshot, deflated
+from kernel.belief.session_snapshot import SessionSnapshot, deflate
 from kernel.belief.survivors import Survivors
 from kernel.belief.terms import OntologyBundle, Predecessor, SessionPolicy
 from kernel.belief.universe import Universe
@@ -187,7 +187,7 @@ class SessionState:
             since=since,
             head_event_id=self.head_event_id or "",
             head_event_hash=self.head_event_hash,
-            bitmap=deflated(self._survivors.bitmap),
+            bitmap=deflate(self._survivors.bitmap),
             gates=gates,
             observations=observations[::-1],
         )

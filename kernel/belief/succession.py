@@ -1,4 +1,4 @@
-"""The session that goes on where the ground of another one's eliminations was undone.
+"""Makes the session that goes on where the ground of another one's eliminations was undone.
 
 It is declared over the same universe, ontology and policy, names the event that closed the session
 before it, and repeats the eliminations that were carried over, word for word and in their order.

@@ -1,4 +1,4 @@
-"""Taking a session up again whose tombstones live in a store (seed 000 §6).
+"""Takes a session up again whose tombstones live in a store (seed 000 §6).
 
 The audit says what was decided, the store what is eliminated. An elimination is written to the
 store before its audit entry, so a crash in between leaves a store that is ahead of the audit by

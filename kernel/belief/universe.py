@@ -1,4 +1,4 @@
-"""The hypotheses of a session, and the hash of what a bitmap over them leaves.
+"""Holds the hypotheses of a session, and the hash of what a bitmap over them leaves.
 
 The ids are sorted by Unicode code point, which is the order of Python strings (not of UTF-16 code
 units), and never change. Hypothesis number i is bit i % 8, counted from the least significant, of
@@ -15,7 +15,7 @@ from kernel.belief.id_lists import (
     are_equal,
     canonical_texts,
     let_go,
-    sorted_unique,
+    sort_unique,
 )
 from kernel.belief.limits import MAX_HYPOTHESES, check_ids
 
@@ -32,7 +32,7 @@ class Universe:
     """
 
     def __init__(self, hypotheses: Iterable[str]) -> None:
-        self._ids = _checked_universe(hypotheses)
+        self._ids = _check_universe(hypotheses)
         self._positions = {name: position for position, name in enumerate(self._ids)}
         content = canonical_texts(self._ids)
         self._text_bytes = len(content)
@@ -60,7 +60,7 @@ class Universe:
         Raises:
             BeliefError: INVALID_REQUEST where there can be none.
         """
-        return are_equal(self._ids, _checked_universe(hypotheses))
+        return are_equal(self._ids, _check_universe(hypotheses))
 
     def release(self) -> None:
         """Give the memory back in steps; nothing is to be asked of the universe afterwards."""
@@ -89,5 +89,5 @@ class Universe:
         return seeded.hexdigest()
 
 
-def _checked_universe(hypotheses: Iterable[str]) -> list[str]:
-    return sorted_unique(check_ids("hypotheses", hypotheses, max_ids=MAX_HYPOTHESES))
+def _check_universe(hypotheses: Iterable[str]) -> list[str]:
+    return sort_unique(check_ids("hypotheses", hypotheses, max_ids=MAX_HYPOTHESES))

@@ -1,4 +1,4 @@
-"""Canonical and typed JSON of a pipeline's data (seed 003, Serialization Pipeline).
+"""Writes canonical and typed JSON of a pipeline's data (seed 003, Serialization Pipeline).
 
 Canonical JSON is RFC 8785, and what is called a hash is taken of it, so that any library computes
 the same one (ruling L2). Typed JSON is what is kept and read back; a reference is its SHA-256.
@@ -101,7 +101,7 @@ def typed_data(value: Any) -> bytes:
     """
     if type(value) is Canonical:
         return value
-    content = _written_by_library(value)
+    content = _encode_by_library(value)
     if content is None:
         try:
             content = canonicalize(_normalize(value, (), DEPTH_MAX))
@@ -117,7 +117,7 @@ UNREADABLE = "__canonical_error__"
 """In what is recorded of a value without a canonical form, beside how it looks: why."""
 
 
-def typed_or_shown(value: Any) -> bytes:
+def data_or_repr(value: Any) -> bytes:
     """Return the typed JSON of a value, or of how it looks where it has none."""
     try:
         return typed_data(value)
@@ -181,7 +181,7 @@ def _plain_value(value: Any) -> Any:
     return {name: _plain_value(x) for name, x in value.items()}
 
 
-def restored(content: bytes) -> Any:
+def restore_value(content: bytes) -> Any:
     """Return the value of typed JSON, but for the types that rule 2 names.
 
     Raises:
@@ -199,7 +199,7 @@ def restored(content: bytes) -> Any:
     return value
 
 
-def _written_by_library(value: Any) -> bytes | None:
+def _encode_by_library(value: Any) -> bytes | None:
     """Return the typed JSON where a library writes it as it is, else None.
 
     None of every output with a trace of what the library does otherwise: a large or a small float,

@@ -1,4 +1,4 @@
-"""Checkpoints of a run, and from where it goes on after its process ended (seed 003).
+"""Reads a run's checkpoints, and from where it goes on after its process ended (seed 003).
 
 A checkpoint holds the hash of the whole graph, nodes and edges; a run goes on only on the graph on
 which it began, because one run has one configuration. What is still to be done follows from the

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import TABLES, check_stored
@@ -124,4 +124,4 @@ def declared_fields(schema: Any) -> dict[str, Any]:
 
 
 def _data(text: str | None) -> Any:
-    return None if text is None else restored(text.encode())
+    return None if text is None else restore_value(text.encode())

@@ -1,4 +1,4 @@
-"""The digest of a run: over every record, table by table, each in the order of its keys.
+"""Computes the digest of a run: over every record, table by table, each in the order of its keys.
 
 A record enters as the bytes of its values; one that breaks a rule of its table stops the digest.
 What changes after a run's end (when its payloads went) is in no digest. The digest of the run is

@@ -1,4 +1,4 @@
-"""A run as JSON lines that verify by themselves, as CSV files, and taken in again (seed 003).
+"""Writes a run as JSON lines that verify by themselves and as CSV, and reads it again (seed 003).
 
 A line is a record of the run, in the order of the digest: table by table, each by its key; the last
 one is the manifest. With a key every line bears an HMAC over its canonical form, and the manifest's
@@ -61,11 +61,11 @@ def export_run(view: LedgerView, run_id: str, key: bytes | None = None) -> Itera
         for row in records_of(view.tables, run_id, name):
             totals.add(name, check_stored(table, row))
             document = {"record_type": name, **{str(key): row[key] for key in row}}
-            yield totals.signed(document, key)
+            yield totals.sign(document, key)
     seal = seal_of(view, run_id)
     sealed_by = None if seal is None else str(seal["ec_sequence_number"])
     manifest = {**totals.manifest(run_id, key), "sealed_by_sequence": sealed_by}
-    yield totals.signed(manifest, key)
+    yield totals.sign(manifest, key)
 
 
 def import_run(
@@ -80,7 +80,8 @@ def import_run(
     try:
         with ledger.store.transaction() as tables:
             totals, waiting = _Totals(), _Waiting(tables)
-            for line in json_lines(lines := iter(lines), LINE_BYTES_MAX):
+            read = json_lines(lines, LINE_BYTES_MAX)
+            for line in read:
                 document, number = _read(line)
                 signature = document.pop("signature", None)
                 if key is not None and not hmac.compare_digest(
@@ -92,7 +93,7 @@ def import_run(
                     if {**document, **expected} != document:
                         raise _invalid(number, "the manifest is of other records")
                     waiting.write()
-                    _check_whole(tables, totals.run_id, lines, number)
+                    _check_whole(tables, totals.run_id, read)
                     RecordChain(tables).take_in(totals.run_id)
                     return document
                 name, row = _record(document, number, totals)
@@ -104,12 +105,11 @@ def import_run(
         raise LandscapeRefused(f"the run is there already: {error}") from None
 
 
-def _check_whole(tables: Tables, run_id: str, behind: Iterable[bytes], number: int) -> None:
+def _check_whole(tables: Tables, run_id: str, behind: Iterator[JsonLine | LineRefused]) -> None:
     """Refuse what comes behind a manifest, and records that do not fit together."""
     for line in behind:
-        number += 1
-        if line.strip():
-            raise _invalid(number, "it stands behind the manifest, which is the last line")
+        number = line.line if isinstance(line, LineRefused) else line.number
+        raise _invalid(number, "it stands behind the manifest, which is the last line")
     run = tables.get(TABLES["runs"], run_id)
     problem = None if run is None else next(run_problems(tables, run), None)
     if problem is not None:
@@ -197,7 +197,7 @@ class _Totals:
         if signature is not None:
             self._signatures.update(signature.encode())
 
-    def signed(self, document: Document, key: bytes | None) -> bytes:
+    def sign(self, document: Document, key: bytes | None) -> bytes:
         if key is not None:
             signature = _signature(document, key)
             self.note(signature)

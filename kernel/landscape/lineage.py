@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from kernel.landscape.canonical_types import is_hash_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
-from kernel.landscape.payloads import payload_data, shown_payloads
+from kernel.landscape.payloads import payload_data, payloads_by_hash
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.landscape.run_rules import hold_together, token_problems
 from kernel.ledger.ledger import LedgerView
@@ -104,7 +104,7 @@ def explain(
         LandscapeRefused: `landscape_unknown`.
         RecordDamaged: a record that is read breaks a rule.
     """
-    kind, run, record = located(view, record_id, run_id)
+    kind, run, record = locate_record(view, record_id, run_id)
     token_ids = [*dict.fromkeys(_TOKENS_OF.get(kind, _no_tokens)(view, record))]
     if sink is not None:
         token_ids = [each for each in token_ids if _sink_of(view, run["run_id"], each) == sink]
@@ -115,7 +115,9 @@ def explain(
     return Explanation(kind, run, record, lineages, related, len(token_ids) > TOKENS_MAX)
 
 
-def located(view: LedgerView, record_id: str, run_id: str | None = None) -> tuple[str, Row, Row]:
+def locate_record(
+    view: LedgerView, record_id: str, run_id: str | None = None
+) -> tuple[str, Row, Row]:
     """Return the kind of what an id names, its run and its record.
 
     Raises:
@@ -197,7 +199,7 @@ def _lineage(view: LedgerView, token: Row) -> TokenLineage:
         ),
         transform_errors=_select(view, "transform_errors", of_token),
         outcomes=outcomes,
-        payloads=shown_payloads(
+        payloads=payloads_by_hash(
             view,
             run_id,
             (

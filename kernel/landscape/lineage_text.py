@@ -1,4 +1,4 @@
-"""An explanation as text for a person, and as a Mermaid graph."""
+"""Writes an explanation as text for a person, and as a Mermaid graph."""
 
 from collections.abc import Hashable, Iterable, Iterator
 

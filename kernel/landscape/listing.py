@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kernel.landscape.errors import LandscapeRefused
-from kernel.landscape.lineage import located
+from kernel.landscape.lineage import locate_record
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.ledger import LedgerView
@@ -68,7 +68,7 @@ def calls_of(
     Raises:
         LandscapeRefused: `landscape_unknown`.
     """
-    kind, run, _ = located(view, parent_id, run_id)
+    kind, run, _ = locate_record(view, parent_id, run_id)
     if kind != parents:
         message = f"{parent_id} is a record of {kind}, and not of {parents}"
         raise LandscapeRefused(message, code="landscape_unknown")

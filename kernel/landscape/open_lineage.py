@@ -1,4 +1,4 @@
-"""A run as events of OpenLineage (openlineage.io, specification 2-0-2), a line of JSON for each.
+"""Writes a run as events of OpenLineage (openlineage.io, 2-0-2), a line of JSON for each.
 
 The run is a run of a job, and so is each of its nodes, whose parent it is: a START, and an event
 with how it ended. What goes along an edge is a dataset, written by the node where the edge begins
@@ -15,7 +15,7 @@ from uuid import UUID, uuid5
 
 import orjson
 
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.contracts import contract_of
 from kernel.landscape.digest import records_of
 from kernel.landscape.grades import grade_now
@@ -80,7 +80,7 @@ def open_lineage_events(view: LedgerView, run_id: str, *, producer: str) -> Iter
 class _Events:
     def __init__(self, view: LedgerView, run: Row, producer: str) -> None:
         self._view, self._run, self._producer = view, run, producer
-        settings = restored(run["settings_json"].encode())
+        settings = restore_value(run["settings_json"].encode())
         stated = settings if isinstance(settings, dict) else {}
         self._rows: dict[str, int] | None = None
         # Runs of a pipeline are runs of one job, however each was configured.

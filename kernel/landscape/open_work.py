@@ -17,7 +17,7 @@ def source_rows(view: LedgerView, run_id: str) -> Iterator[Row]:
         yield check_stored(TABLES["rows"], row)
 
 
-def failed_tokens(view: LedgerView, run_id: str) -> int:
+def count_failed_tokens(view: LedgerView, run_id: str) -> int:
     """Return how many tokens of a run ended as failed, or as quarantined in no sink."""
     ends = ({"outcome": "failed"}, {"outcome": "quarantined", "sink_name": None})
     of_run = {"run_id": run_id}
@@ -43,7 +43,7 @@ def rows_behind(view: LedgerView, run_id: str, row_id: str | None) -> list[tuple
         RecordDamaged: the data of a row is not what its hash says.
     """
     rows = view.tables.scan(TableQuery(TABLES["rows"], {"run_id": run_id}, after=row_id))
-    return [(row, kept_data(view, "rows", row, "source_data")) for row in rows]
+    return [(row, referenced_payload(view, "rows", row, "source_data")) for row in rows]
 
 
 def members_of(view: LedgerView, run_id: str, batch_id: str) -> list[Row]:
@@ -63,7 +63,7 @@ def open_operations(view: LedgerView, run_id: str, node_id: str) -> list[tuple[R
     """
     where = {"run_id": run_id, "node_id": node_id, "status": "open"}
     rows = view.tables.scan(TableQuery(TABLES["operations"], where))
-    return [(row, kept_data(view, "operations", row, "input_data")) for row in rows]
+    return [(row, referenced_payload(view, "operations", row, "input_data")) for row in rows]
 
 
 def state_input(view: LedgerView, run_id: str, state_id: str) -> Canonical:
@@ -74,7 +74,7 @@ def state_input(view: LedgerView, run_id: str, state_id: str) -> Canonical:
         RecordDamaged: it is not what the state's hash says.
     """
     state = record(view, "node_states", run_id, state_id)
-    return kept_data(view, "node_states", state, "input")
+    return referenced_payload(view, "node_states", state, "input")
 
 
 def edge_ids(view: LedgerView, run_id: str) -> dict[tuple[str, str], str]:
@@ -97,7 +97,7 @@ def record(view: LedgerView, name: str, run_id: str, record_id: str) -> Row:
     return check_stored(TABLES[name], row)
 
 
-def kept_data(view: LedgerView, name: str, row: Row, column: str) -> Canonical:
+def referenced_payload(view: LedgerView, name: str, row: Row, column: str) -> Canonical:
     """Return the payload that a record names in a column `..._ref`.
 
     Raises:

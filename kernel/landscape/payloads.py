@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger import schema
@@ -93,13 +93,13 @@ def payload_data(view: LedgerView, run_id: str, content_hash: str) -> tuple[byte
     if content is None:
         return None
     try:
-        return content, restored(content)
+        return content, restore_value(content)
     except ValueError as error:
         key = f"{run_id}/{content_hash}"
         raise RecordDamaged("landscape_payloads", key, str(error)) from None
 
 
-def shown_payloads(view: LedgerView, run_id: str, refs: Iterable[str | None]) -> dict[str, Any]:
+def payloads_by_hash(view: LedgerView, run_id: str, refs: Iterable[str | None]) -> dict[str, Any]:
     """Return by their hashes the data of payloads that are kept: `SHOWN_MAX`, none of them long.
 
     Raises:

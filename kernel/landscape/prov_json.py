@@ -1,4 +1,4 @@
-"""A run as W3C PROV, in its JSON form (PROV-JSON, a member submission of 2013), streamed.
+"""Streams a run as W3C PROV, in its JSON form (PROV-JSON, a member submission of 2013).
 
 Rows, tokens, batches and artifacts are entities; the run, states, operations and calls are
 activities; nodes are software agents. A token is derived from its row, from its parents, and from
@@ -154,7 +154,7 @@ def _usage(row: Row) -> Statement:
     return _relation("used", row["state_id"], ends)
 
 
-def _made_by_state(row: Row) -> Statement:
+def _generation_by_state(row: Row) -> Statement:
     ends = {
         "entity": ("artifact", row["artifact_id"]),
         "activity": ("state", row["produced_by_state_id"]),
@@ -227,7 +227,7 @@ _SECTIONS: Mapping[str, Mapping[str, Callable[[Row], Statement | None]]] = Mappi
             "operations": _association("operation", "operation_id"),
         },
         "used": {"node_states": _usage},
-        "wasGeneratedBy": {"rows": _read_by_run, "artifacts": _made_by_state},
+        "wasGeneratedBy": {"rows": _read_by_run, "artifacts": _generation_by_state},
         "wasDerivedFrom": {
             "tokens": _of_row,
             "token_parents": _of_parent,

@@ -6,7 +6,8 @@ and only the one that is going on is made (`kernel/landscape/runtime`), of its f
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from kernel.landscape.record_counts import count_of, counts_by
 from kernel.landscape.record_rules import TABLES, check_stored
@@ -19,6 +20,7 @@ from kernel.ledger import schema
 from kernel.ledger.landscape_tables import OUTCOMES, TERMINAL_OUTCOMES
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row, TableQuery
+from kernel.values.host import iso_time
 
 Document = dict[str, Any]
 
@@ -37,7 +39,23 @@ RUNTIME_LOOKED_AT = 20
 GIVEN_UP_COUNTED_MAX = 1000
 RECENT_SHOWN = 5
 
+ERRORS_LOOKED_AT = 20
+"""Of the newest runs, those of which errors are counted at a glance."""
+
+FAILED_KNOWN_US = 7 * 86_400_000_000
+"""For how long a run that failed is a problem of now."""
+
 _COUNTED = ("rows", "tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class RunTrouble:
+    """What is wrong with a run, at a glance."""
+
+    kind: Literal["run_failed", "run_stuck", "run_troubled"]
+    run_id: str
+    message: str
+    since: str
 
 
 def activity_since(view: LedgerView, since_us: int) -> Document:
@@ -77,6 +95,44 @@ def problems_now(view: LedgerView, now_us: int) -> Document:
         "recent_runs": [run_document(view, run) for run in newest[:RECENT_SHOWN]],
         "next_steps": [f"failure_context {run_id}" for run_id in dict.fromkeys(of_run)][:3],
     }
+
+
+def problems_of_runs(view: LedgerView, now_us: int) -> list[RunTrouble]:
+    """Return what is wrong with the newest stored runs; what it counts is bounded.
+
+    Raises:
+        RecordDamaged: a run breaks a rule.
+    """
+    runs = newest_runs(view, limit=RUNS_LOOKED_AT)
+    ids = [run["run_id"] for run in runs]
+    query = TableQuery(schema.landscape_seals, any_of=("run_id", ids), columns=("run_id",))
+    sealed = {run_id for (run_id,) in view.tables.scan(query)}
+    problems = []
+    for place, run in enumerate(runs):
+        run_id, started_us, ended_us = run["run_id"], run["started_at_us"], run["completed_at_us"]
+        if run["status"] == "running":
+            if now_us - started_us > STUCK_AFTER_US:
+                message = "is running for more than an hour"
+                problems.append(RunTrouble("run_stuck", run_id, message, iso_time(started_us)))
+        elif run["status"] == "failed":
+            if now_us - ended_us <= FAILED_KNOWN_US:
+                problems.append(RunTrouble("run_failed", run_id, "failed", iso_time(ended_us)))
+        elif run_id not in sealed:
+            message = "has ended and has no seal"
+            problems.append(RunTrouble("run_troubled", run_id, message, iso_time(ended_us)))
+        if place < ERRORS_LOOKED_AT and _has_many_errors(view, run_id):
+            message = f"has more than {MANY_ERRORS} errors"
+            problems.append(RunTrouble("run_troubled", run_id, message, iso_time(started_us)))
+    return problems
+
+
+def _has_many_errors(view: LedgerView, run_id: str) -> bool:
+    """Tell whether more than `MANY_ERRORS` are recorded; no more of them are counted."""
+    return any(
+        view.tables.count(TableQuery(TABLES[name], {"run_id": run_id}, limit=MANY_ERRORS + 1))
+        > MANY_ERRORS
+        for name in ("validation_errors", "transform_errors")
+    )
 
 
 def _newest_first(run: Row) -> tuple[int, str]:

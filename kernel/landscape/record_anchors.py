@@ -56,7 +56,7 @@ def newest_anchor(view: LedgerView) -> Anchor | None:
     return Anchor.of_receipt(rows[0]) if rows else None
 
 
-def groups_not_anchored(view: LedgerView) -> int:
+def count_unanchored_groups(view: LedgerView) -> int:
     """Return how many groups no anchor commits to."""
     return _behind(view, newest_group(view.tables))
 

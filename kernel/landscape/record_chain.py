@@ -1,4 +1,4 @@
-"""The chain of groups: what each transaction wrote of a run, each group naming the one before.
+"""Chains the groups of records that transactions wrote of a run, each naming the one before.
 
 A group's bytes name the records by table and key, and state one digest for each table over their
 values. A record that is finished enters whole. One that is not enters by the columns that stay as

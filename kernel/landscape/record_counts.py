@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import RecordDamaged
-from kernel.landscape.record_rules import TABLES, check_stored, key_text, named_and_missing
+from kernel.landscape.record_rules import TABLES, check_stored, key_text, missing_reference
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import TableQuery
 
@@ -46,7 +46,7 @@ def hold_to_total(view: LedgerView, run_id: str, name: str, counted: int) -> Non
     table = TABLES[name]
     for row in records_of(view.tables, run_id, name):
         check_stored(table, row)
-        missing = named_and_missing(view.tables, table, row)
+        missing = missing_reference(view.tables, table, row)
         if missing is not None:
             raise RecordDamaged(str(table.name), key_text(table, row), missing)
     raise RecordDamaged(

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from sqlalchemy import ForeignKeyConstraint, Integer, Table
 
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.errors import RecordDamaged, RecordRefused
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import TERMINAL_OUTCOMES
@@ -184,7 +184,7 @@ def _json_problem(table: Table, row: Row) -> tuple[str, str] | None:
     for name in _json_columns(table):
         if row[name] is not None:
             try:
-                restored(row[name].encode())
+                restore_value(row[name].encode())
             except ValueError as error:
                 return name, str(error)
     return None
@@ -310,7 +310,7 @@ def dangling_reference(tables: TablesView, records: Iterable[tuple[Table, Row]])
     return None
 
 
-def named_and_missing(tables: TablesView, table: Table, row: Row) -> str | None:
+def missing_reference(tables: TablesView, table: Table, row: Row) -> str | None:
     """Return the rule that a record breaks by naming another that is not there, if it does."""
     rules = (_missing(tables, reference, row) for reference in table.foreign_key_constraints)
     return next((rule for rule in rules if rule is not None), None)

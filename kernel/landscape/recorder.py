@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from kernel.landscape.canonical_types import digest_of, stable_hash, typed_data, typed_or_shown
+from kernel.landscape.canonical_types import data_or_repr, digest_of, stable_hash, typed_data
 from kernel.landscape.errors import RecordRefused
 from kernel.landscape.record_group import RecordUnit
 from kernel.landscape.record_rules import TABLES, part_key
@@ -132,7 +132,7 @@ class Recorder(TokenRecorder):
             node_id=node_id,
             operation_type=operation_type,
             status="open",
-            input_data_ref=self._kept_or_none(run_id, input_data),
+            input_data_ref=self._keep_optional(run_id, input_data),
             started_at_us=self._now_us(),
         )
 
@@ -158,7 +158,7 @@ class Recorder(TokenRecorder):
             run_id,
             operation_id,
             status=status,
-            output_data_ref=self._kept_or_none(run_id, output_data),
+            output_data_ref=self._keep_optional(run_id, output_data),
             error_message=error,
             duration_us=duration_us,
             completed_at_us=self._now_us() if status in ("completed", "failed") else None,
@@ -347,7 +347,7 @@ class Recorder(TokenRecorder):
         destination: str = "discard",
     ) -> Row:
         """Record a row of a source that is not valid, whatever it consists of."""
-        content = typed_or_shown(row_data)
+        content = data_or_repr(row_data)
         return self._record_of(
             run_id,
             "validation_errors",
@@ -372,7 +372,7 @@ class Recorder(TokenRecorder):
         destination: str = "discard",
     ) -> Row:
         """Record that a transform failed on a token, whatever it was given and says of it."""
-        content = typed_or_shown(row_data)
+        content = data_or_repr(row_data)
         return self._record_of(
             run_id,
             "transform_errors",
@@ -381,7 +381,7 @@ class Recorder(TokenRecorder):
             transform_id=transform_id,
             row_hash=digest_of(content),
             row_data_json=content.decode(),
-            error_details_json=typed_or_shown(dict(details)).decode(),
+            error_details_json=data_or_repr(dict(details)).decode(),
             destination=destination,
             created_at_us=self._now_us(),
         )
@@ -392,7 +392,7 @@ class Recorder(TokenRecorder):
         content = typed_data(value)
         return digest_of(content), self._keep_payload(run_id, content)
 
-    def _kept_or_none(self, run_id: str, value: Any) -> str | None:
+    def _keep_optional(self, run_id: str, value: Any) -> str | None:
         return None if value is None else self._keep_payload(run_id, typed_data(value))
 
 

@@ -1,4 +1,4 @@
-"""The rules that a run's records keep together, where `record_rules` has those of each one.
+"""Checks the rules that a run's records keep together, where `record_rules` has those of each one.
 
 Lineage: a token and its parents are of one row, but for the token that a batch became; a fork goes
 into each branch once; what has a group has parents, and each child that a parent's outcome expects

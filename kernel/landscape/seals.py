@@ -1,4 +1,4 @@
-"""The seal of a run on the log: an operation that states the digests of its records (ruling L4).
+"""Seals a run on the log: an operation states the digests of its records (ruling L4).
 
 What is stated is folded into `landscape_seals`. The records themselves are no part of the fold:
 applying the operation does not read them, and verification holds them against the seal.
@@ -36,7 +36,7 @@ def seal_to_state(view: LedgerView, run_id: str) -> dict[str, Any]:
         RecordDamaged: a record breaks a rule.
     """
     check_over(view, run_id)
-    return stated(digest_of(view, run_id))
+    return seal_body(digest_of(view, run_id))
 
 
 def check_over(view: LedgerView, run_id: str) -> None:
@@ -52,7 +52,7 @@ def check_over(view: LedgerView, run_id: str) -> None:
         raise LandscapeRefused(f"the run {run_id} is running", code="landscape_incomplete")
 
 
-def stated(digest: RunDigest) -> dict[str, Any]:
+def seal_body(digest: RunDigest) -> dict[str, Any]:
     """Return the body of the receipt that states a digest."""
     return {
         "run_id": digest.run_id,

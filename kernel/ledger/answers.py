@@ -1,4 +1,4 @@
-"""The answers to submissions: of each what the log does not say, so that it is given again (§2.5).
+"""Keeps of each answer to a submission what the log does not say, to give it again (§2.5).
 
 What was applied and when is read from the log and its effects. Durable receipts are those on
 record, so the others are ephemeral, however long they are gone.

@@ -1,4 +1,4 @@
-"""The applied effects of a row of the log: columns that say what was hashed into the row.
+"""Reads the applied effects of a row of the log: columns that say what was hashed into the row.
 
 When they were applied is the row's own time, so no effect repeats it (decision kernel/0241).
 """

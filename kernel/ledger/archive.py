@@ -1,4 +1,4 @@
-"""The archive: where segments lie outside the database, and what is read of them.
+"""Reads segments that lie outside the database, in the archive.
 
 A segment's file is named by its hash and never changes. Reading one checks the hash, so what lies
 in an archive is believed as far as the ledger names it.
@@ -9,10 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from kernel.ledger.archive_segment import Segment, content_hash_of, unpacked
-from kernel.ledger.archived_content import packed_content, unpacked_content
+from kernel.ledger.archive_segment import Segment, content_hash_of, unpack_segment
+from kernel.ledger.archived_content import pack_content, unpack_content
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
-from kernel.ledger.thought_segment import ThoughtSegment, unpacked_thoughts
+from kernel.ledger.thought_segment import ThoughtSegment, unpack_thoughts
 from kernel.values.errors import KernelError, LedgerCorrupt
 
 CACHE_BYTES = 64 << 20
@@ -128,7 +128,7 @@ class Archive:
         Raises:
             ArchiveUnavailable: the archive does not answer, lacks the file, or has another one.
         """
-        return self._kept_or_read(content_hash, Segment, unpacked)
+        return self._read_through(content_hash, Segment, unpack_segment)
 
     def thoughts(self, content_hash: str) -> ThoughtSegment:
         """Return the thoughts whose file has this hash.
@@ -136,7 +136,7 @@ class Archive:
         Raises:
             ArchiveUnavailable: see `segment`.
         """
-        return self._kept_or_read(content_hash, ThoughtSegment, unpacked_thoughts)
+        return self._read_through(content_hash, ThoughtSegment, unpack_thoughts)
 
     def read(self, content_hash: str) -> Segment:
         """Return the segment whose file has this hash, as it lies in the archive now.
@@ -144,7 +144,7 @@ class Archive:
         Raises:
             ArchiveUnavailable: see `segment`.
         """
-        return self._read(content_hash, unpacked)
+        return self._read(content_hash, unpack_segment)
 
     def read_thoughts(self, content_hash: str) -> ThoughtSegment:
         """Return the thoughts whose file has this hash, as they lie in the archive now.
@@ -152,9 +152,9 @@ class Archive:
         Raises:
             ArchiveUnavailable: see `segment`.
         """
-        return self._read(content_hash, unpacked_thoughts)
+        return self._read(content_hash, unpack_thoughts)
 
-    def _kept_or_read(
+    def _read_through(
         self, content_hash: str, kind: type[_Held], unpack: Callable[[bytes], _Held]
     ) -> _Held:
         kept = self._kept.get(content_hash)
@@ -185,7 +185,7 @@ class Archive:
         Raises:
             ArchiveUnavailable: see `content`.
         """
-        self.files.put(commitment, packed_content(commitment, salt, content))
+        self.files.put(commitment, pack_content(commitment, salt, content))
         self.content(commitment)
 
     def content(self, commitment: str) -> tuple[bytes, bytes]:
@@ -200,7 +200,7 @@ class Archive:
             raise ArchiveUnavailable(message, code="archived_content_missing")
         reason = "the file does not keep the commitment by which it is named"
         try:
-            salt, content = unpacked_content(file)
+            salt, content = unpack_content(file)
             # Bytes of a salt of another length could be taken for bytes of the content.
             if len(salt) == SALT_BYTES and blob_commitment(salt, content) == commitment:
                 return salt, content

@@ -1,4 +1,4 @@
-"""A segment of the archive: the rows of one tile of the log, with their envelopes, in one file.
+"""Packs a segment of the archive: the rows of one tile of the log, with their envelopes.
 
 The file is gzip over lines of JSON, a head and one line for each row, in sequence:
 
@@ -67,7 +67,7 @@ def segment_of(sequence: int) -> tuple[int, int]:
     return divmod(sequence - 1, SEGMENT_ROWS)
 
 
-def packed(segment_index: int, rows: Sequence[SegmentRow]) -> bytes:
+def pack_segment(segment_index: int, rows: Sequence[SegmentRow]) -> bytes:
     """Return the file of a segment.
 
     Raises:
@@ -78,12 +78,12 @@ def packed(segment_index: int, rows: Sequence[SegmentRow]) -> bytes:
     raw = b"\n".join([head, *(_line(row) for row in rows), b""])
     # Said aloud, because a file that holds the time of its making is another one each time.
     content = gzip.compress(raw, _LEVEL, mtime=0)
-    if unpacked(content).rows != tuple(rows):
+    if unpack_segment(content).rows != tuple(rows):
         raise LedgerCorrupt(f"rows {first} to {first + len(rows) - 1} are no JSON in one line")
     return content
 
 
-def unzipped(content: bytes, bytes_max: int) -> bytes:
+def unzip(content: bytes, bytes_max: int) -> bytes:
     """Return what a file of gzip was made of; the bytes may be a stranger's.
 
     Raises:
@@ -99,13 +99,13 @@ def unzipped(content: bytes, bytes_max: int) -> bytes:
     return raw
 
 
-def unpacked(content: bytes) -> Segment:
+def unpack_segment(content: bytes) -> Segment:
     """Return what the file of a segment holds; the bytes may be a stranger's.
 
     Raises:
         LedgerCorrupt: they are no segment.
     """
-    raw = unzipped(content, RAW_BYTES_MAX)
+    raw = unzip(content, RAW_BYTES_MAX)
     # No more than a segment has: a gigabyte of newlines would be a list of ten.
     head, *lines = raw.split(b"\n", SEGMENT_ROWS + 1)
     begin, end = b'{"first_sequence":"', f'","format":"{FORMAT}"}}'.encode()

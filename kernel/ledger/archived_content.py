@@ -1,4 +1,4 @@
-"""The file of one content that has left the database: what its commitment was made of.
+"""Packs one content that has left the database into a file: what its commitment was made of.
 
 The file is gzip over a line of JSON, under its commitment as its name:
 
@@ -26,7 +26,7 @@ _GZIP = 31
 """The `wbits` of zlib for a gzip file."""
 
 
-def packed_content(commitment: str, salt: bytes, content: str) -> bytes:
+def pack_content(commitment: str, salt: bytes, content: str) -> bytes:
     """Return the file of a content; of the same content the same file is made."""
     document = {
         "commitment": commitment,
@@ -37,7 +37,7 @@ def packed_content(commitment: str, salt: bytes, content: str) -> bytes:
     return gzip.compress(canonicalize(document) + b"\n", mtime=0)
 
 
-def unpacked_content(file: bytes) -> tuple[bytes, bytes]:
+def unpack_content(file: bytes) -> tuple[bytes, bytes]:
     """Return the salt and the content in a file; the bytes may be a stranger's.
 
     Raises:

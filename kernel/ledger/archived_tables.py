@@ -1,4 +1,4 @@
-"""The tables of a snapshot, with the rows that lie in the archive read as though here.
+"""Reads the tables of a snapshot, with the rows that lie in the archive read as though here.
 
 Archived rows are the first ones of the log, without a gap. What one looks them up by is in
 `archived_rows`; what they hold is in their segment, which is read when somebody asks a row for it.

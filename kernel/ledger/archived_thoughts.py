@@ -1,4 +1,4 @@
-"""The records and nodes of thoughts that lie in the archive, read as rows of their tables.
+"""Reads the records and nodes of thoughts that lie in the archive as rows of their tables.
 
 The archived thoughts of a session are its first ones, without a gap, and so are the nodes that they
 give. A record is read from its segment; a node is computed from the records before it, because
@@ -19,7 +19,7 @@ from kernel.ledger import schema
 from kernel.ledger.archive import Archive
 from kernel.ledger.store.tables import Row, TableQuery, TablesView, has_values
 from kernel.ledger.thought_segment import SegmentThought
-from kernel.proof.eta_tree import EtaNode, eta_appended, eta_closing
+from kernel.proof.eta_tree import EtaNode, append_eta_leaf, eta_closing
 from kernel.proof.merkle_tree import HASH_BYTES, Frontier
 from kernel.values.errors import LedgerCorrupt
 
@@ -148,7 +148,7 @@ class ArchivedThoughts:
             return self._nodes[1]
         nodes, frontier = _Nodes(), Frontier()
         for row in self._thoughts(segments, 0):
-            frontier, added = eta_appended(frontier, bytes.fromhex(row["content_hash"]))
+            frontier, added = append_eta_leaf(frontier, bytes.fromhex(row["content_hash"]))
             for node in added:
                 nodes.add(node)
         if segments[-1]["last_node"] >= len(nodes):

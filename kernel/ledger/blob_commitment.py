@@ -1,4 +1,4 @@
-"""The salted commitment under which content is kept; it survives the content."""
+"""Computes the salted commitment under which content is kept; it survives the content."""
 
 from hashlib import sha256
 

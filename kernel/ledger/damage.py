@@ -1,4 +1,4 @@
-"""Damage that a reader met: which record it is, and what of it is not on the record yet (L3).
+"""Describes damage that a reader met: which record it is, and what is on the record yet (L3).
 
 Every error that says that something stored is not what was written has one of the codes of
 `DAMAGE_CODES`, whoever raises it. A ledger notes each one that leaves a snapshot or a transaction

@@ -1,4 +1,4 @@
-"""The head of the record that this process knows, and what it put there: whether rows were lost.
+"""Remembers the head of the record that this process knows, and tells whether rows were lost.
 
 A database that is put back from a backup, or whose standby took over without the last commits, is
 a sound record and not the one that this process has answered from. So the head that was committed
@@ -13,7 +13,7 @@ afterwards can be told.
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -40,7 +40,7 @@ _MESSAGES: dict[Departure, str] = {
 }
 _TODO = (
     "; put the right database in its place, or see what is lost by `rotulus ledger lost` and go on"
-    " from what is there by `rotulus ledger accept-head --reason`"
+    " from what is there by `rotulus ledger accept-head --reason TEXT --authority NAME`"
 )
 
 
@@ -120,6 +120,10 @@ def departure(known: "Head", look: HeadLook) -> Departure | None:
     return None
 
 
+def _tell_nobody() -> None:
+    """Do nothing where nobody waits for a problem."""
+
+
 class HeadWatch:
     """The known head of one process, and whether its record is still that one."""
 
@@ -137,6 +141,9 @@ class HeadWatch:
         self._in_doubt: Remembered | None = None
         self.problem: LedgerWentBack | None = None
         """Why nothing is read or written any more."""
+
+        self.when_halted: Callable[[], object] = _tell_nobody
+        """Called once there is a problem, on the thread that found it."""
 
     @property
     def known(self) -> "Head | None":
@@ -175,9 +182,10 @@ class HeadWatch:
         with self._lock:
             if self.problem is None:
                 self.problem = LedgerWentBack(why)
+                self.when_halted()
         raise self.problem
 
-    def committed(self, head: "Head", answered: tuple[Answered, ...]) -> None:
+    def note_commit(self, head: "Head", answered: tuple[Answered, ...]) -> None:
         """Know a head that was committed here, and what was written up to it."""
         self._advance(head)
         if not answered:
@@ -198,7 +206,7 @@ class HeadWatch:
         """Know that what was in doubt is on the record."""
         in_doubt, self._in_doubt = self._in_doubt, None
         if in_doubt is not None:
-            self.committed(*in_doubt)
+            self.note_commit(*in_doubt)
 
     def memory(self) -> Memory | None:
         """Return what is known; None before the first head."""
@@ -217,13 +225,13 @@ class HeadWatch:
                 self._known = head
 
 
-def answered_in(tables: BufferedTables, requests_before: int) -> tuple[Answered, ...]:
+def answers_in(tables: BufferedTables, requests_before: int) -> tuple[Answered, ...]:
     """Return what a transaction is about to write, by its names."""
     answered: list[Answered] = []
-    for table in tables.written_tables():
+    for table in tables.pending_tables():
         take = _TAKERS.get(table.name)
         if take is not None:
-            answered += take(tables.written_rows(table), requests_before)
+            answered += take(tables.pending_rows(table), requests_before)
     return tuple(answered)
 
 

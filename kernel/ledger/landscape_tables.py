@@ -1,4 +1,4 @@
-"""The tables of runs (seed 003): what a pipeline did, row by row, beside the log (ruling L4).
+"""Declares the tables of runs (seed 003): what a pipeline did, beside the log (ruling L4).
 
 They are no fold of the log. Rows of a run come and are completed while it runs; when it has ended,
 the digests of its tables are stated by an operation, and `landscape_seals` holds what was stated:

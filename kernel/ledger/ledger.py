@@ -1,4 +1,4 @@
-"""The ledger's vocabulary: what the kernel asks of the record, over any store.
+"""Declares what the kernel asks of the record, over any store: the ledger's vocabulary.
 
 Every query has its name here, so that an adapter knows rows and the kernel knows nouns. A record is
 decoded once in a transaction and handed out as the same object: stores build new records and never
@@ -19,14 +19,16 @@ from kernel.ledger.archive_segment import segment_of
 from kernel.ledger.archived_tables import with_archive
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 from kernel.ledger.damage import DamageFound
-from kernel.ledger.head_watch import Ahead, Answered, HeadLook, HeadWatch, answered_in
-from kernel.ledger.log_tree import LogTree, build, frontier_of, grown
+from kernel.ledger.head_watch import Ahead, Answered, HeadLook, HeadWatch, answers_in
+from kernel.ledger.log_tree import LogTree, build, frontier_of, grow_tree
+from kernel.ledger.outbox import OPEN, states_of
 from kernel.ledger.quarantine import Quarantines, read_quarantines
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.record_keys import membership_key
 from kernel.ledger.store.buffer import BufferedTables, write
 from kernel.ledger.store.catalog import StorageFault
 from kernel.ledger.store.tables import (
+    DuplicateKey,
     HeldLate,
     LooksAhead,
     Replaceable,
@@ -133,6 +135,20 @@ class LogEntry(NamedTuple):
     envelope_payload_blob_ref: str
 
 
+_POLICY_IN_FORCE = TableQuery(
+    schema.policy_snapshots, {"in_force": 1}, order_by="generation", descending=True, limit=1
+)
+_ANY_OVERLAY = TableQuery(
+    schema.nodes, {"overlay_in_force": 1}, order_by="overlay_target", after="", limit=1
+)
+"""In the order of the index: by their ids, a planner may look for the first among all nodes. The
+index has the nodes that have a target, as every overlay in force does."""
+
+_UNDER_WAY = TableQuery(schema.rollbacks_under_way, limit=1)
+ASKED_BY_EACH = (_POLICY_IN_FORCE, _ANY_OVERLAY, _UNDER_WAY)
+"""What nearly every transaction asks, whatever it writes."""
+
+
 class LedgerView:
     """Reading, at one point of the record."""
 
@@ -187,14 +203,7 @@ class LedgerView:
         """Return the row of the policy generation in force; read once in a snapshot."""
         policy = self._policy
         if policy is None:
-            newest = TableQuery(
-                schema.policy_snapshots,
-                {"in_force": 1},
-                order_by="generation",
-                descending=True,
-                limit=1,
-            )
-            [policy] = self.tables.scan(newest)
+            [policy] = self.tables.scan(_POLICY_IN_FORCE)
             self._policy = policy
         return policy
 
@@ -235,11 +244,7 @@ class LedgerView:
     def has_overlays(self) -> bool:
         """Tell whether any overlay is in force; read once in a snapshot."""
         if self._overlays is None:
-            # In the order of the index: by their ids, a planner may look for the first among all
-            # nodes. The index has the nodes that have a target, as every overlay in force does.
-            where, order_by = {"overlay_in_force": 1}, "overlay_target"
-            query = TableQuery(schema.nodes, where, order_by=order_by, after="", limit=1)
-            self._overlays = bool(self.tables.scan(query))
+            self._overlays = bool(self.tables.scan(_ANY_OVERLAY))
         return self._overlays
 
     def memberships_of(self, node_id: str) -> list[Document]:
@@ -399,7 +404,7 @@ class LedgerView:
     def rollback_under_way(self) -> Document | None:
         """Return where the rollback of an epoch stands that goes back in pages, if one does."""
         if self._under_way is None:
-            rows = self.tables.scan(TableQuery(schema.rollbacks_under_way, limit=1))
+            rows = self.tables.scan(_UNDER_WAY)
             self._under_way = (orjson.loads(rows[0]["record"]) if rows else None,)
         return self._under_way[0]
 
@@ -481,11 +486,8 @@ class LedgerView:
         self, *, queue: str | None = None, after: int = 0, limit: int = 1000
     ) -> list[Request]:
         """Return requests without an outcome, of one queue or of all, as they were recorded."""
-        where: Document = {"open": 1} if queue is None else {"open": 1, "queue": queue}
-        rows = self.tables.scan(
-            TableQuery(schema.outbox, where, order_by="request_sequence", after=after, limit=limit)
-        )
-        return [Request.of_row(row) for row in rows]
+        query = _open_of(queue)._replace(order_by="request_sequence", after=after, limit=limit)
+        return [Request.of_row(row) for row in self.tables.scan(query)]
 
     def open_request(self, request_id: str) -> Request | None:
         """Return a request of whatever queue, None where it has an outcome or is not known."""
@@ -497,13 +499,14 @@ class LedgerView:
         rows = self.tables.scan(TableQuery(schema.outbox, any_of=("request_id", request_ids)))
         return set(request_ids) - {row["request_id"] for row in rows}
 
-    def count_open_requests(self) -> int:
-        """Return how many requests have no outcome."""
-        return self.tables.count(TableQuery(schema.outbox, {"open": 1}))
+    def count_open_requests(self, queue: str | None = None) -> int:
+        """Return how many requests of a queue, or of all, have no outcome."""
+        return self.tables.count(_open_of(queue))
 
     def count_outcomes(self, outcome: str) -> int:
         """Return how many requests have had an outcome of a kind."""
-        return self.tables.count(TableQuery(schema.outbox_outcomes, {"outcome": outcome}))
+        states = states_of(outcome)
+        return sum(self.tables.count(TableQuery(schema.outbox, {"state": s})) for s in states)
 
     def recorded_queues(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Return the sequence and the queue of requests behind a sequence, in their order."""
@@ -615,7 +618,7 @@ class LedgerTransaction(LedgerView):
         """Returns the row of a primary key as `get` does, for reading only."""
 
         self._known_nodes: Mapping[tuple[str | int, ...], Row | None] = (
-            tables.known_rows(schema.nodes) if isinstance(tables, BufferedTables) else {}
+            tables.buffered_rows(schema.nodes) if isinstance(tables, BufferedTables) else {}
         )
         self.head_now = super().head()
         self._begun_at = self.head_now.copy()
@@ -694,7 +697,7 @@ class LedgerTransaction(LedgerView):
         self.known_of_bindings.clear()
         self._known_at = ()
 
-    def known_at_head(self) -> dict[Any, Any]:
+    def head_cache(self) -> dict[Any, Any]:
         """Return what was found out since the head moved last, for the asker to add to."""
         head = self.head_now
         at = (head.ec_sequence_number, head.receipt_sequence, head.request_sequence)
@@ -741,7 +744,7 @@ class LedgerTransaction(LedgerView):
         # A fold moves its head over rows that lie elsewhere.
         if size > before and self.peek(schema.kernel_event_log, size) is not None:
             frontier = cast("Row", self.peek(schema.chain_head, LEDGER_ID))["frontier"]
-            values["frontier"] = grown(self.tables, frontier, before, size)
+            values["frontier"] = grow_tree(self.tables, frontier, before, size)
         self.tables.update(schema.chain_head, (LEDGER_ID,), values)
 
 
@@ -751,6 +754,16 @@ class HeadMoved(Exception):
 
 _Written = tuple[Head, tuple[Answered, ...]]
 """Where a transaction leaves the chains, and what it writes by name."""
+
+
+@dataclass(slots=True)
+class _Commit:
+    """How far a transaction has come."""
+
+    is_computed: bool = False
+    """Whether its block has ended, so that from then on it is written."""
+
+    summary: _Written | None = None
 
 
 class Ledger:
@@ -816,25 +829,18 @@ class Ledger:
             CommitOutcomeUnknown: when COMMIT failed (K25).
         """
         self._expect_sound()
-        written: _Written | None = None
-        try:
-            with self.store.transaction() as tables:
-                buffer = BufferedTables(with_archive(tables, self.archive))
-                transaction = LedgerTransaction(buffer, self.host, self.kept)
-                self._compare(buffer, transaction.head_now)
-                yield transaction
-                transaction.write_head()
-                written = self._commit_summary(transaction, buffer)
-                write(buffer.changes(), tables)
-        except CommitOutcomeUnknown:
-            if self.watch_of_head is not None and written is not None:
-                self.watch_of_head.doubt(*written)
-            raise
-        if self.watch_of_head is not None and written is not None:
-            self.watch_of_head.committed(*written)
+        with self._note_commit() as commit, self.store.transaction() as tables:
+            buffer = BufferedTables(with_archive(tables, self.archive))
+            transaction = LedgerTransaction(buffer, self.host, self.kept)
+            self._compare(buffer, transaction.head_now)
+            yield transaction
+            commit.is_computed = True
+            transaction.write_head()
+            commit.summary = self._commit_summary(transaction, buffer)
+            write(buffer.changes(), tables)
 
     @contextmanager
-    def computed(
+    def optimistic_transaction(
         self, still: Callable[[LedgerView], bool] = lambda _: True
     ) -> Iterator[LedgerTransaction]:
         """Open a writing transaction that holds the head only while it is written.
@@ -854,28 +860,21 @@ class Ledger:
                 yield transaction
             return
         known = self._expect_sound()
-        written: _Written | None = None
-        try:
-            with self.store.turn() as turn:
-                buffer = BufferedTables(with_archive(turn.snapshot, self.archive))
-                transaction = LedgerTransaction(buffer, self.host, self.kept)
-                self._compare(turn.snapshot, transaction.head_now, known)
-                before = transaction.head_now.copy()
-                yield transaction
-                transaction.write_head()
-                written = self._commit_summary(transaction, buffer)
-                changes = buffer.changes()
-                tables = turn.hold()
-                now = LedgerView(with_archive(tables, self.archive))
-                if now.head() != before or not still(now):
-                    raise HeadMoved
-                write(changes, tables)
-        except CommitOutcomeUnknown:
-            if self.watch_of_head is not None and written is not None:
-                self.watch_of_head.doubt(*written)
-            raise
-        if self.watch_of_head is not None and written is not None:
-            self.watch_of_head.committed(*written)
+        with self._note_commit() as commit, self.store.turn() as turn:
+            buffer = BufferedTables(with_archive(turn.snapshot, self.archive))
+            transaction = LedgerTransaction(buffer, self.host, self.kept)
+            self._compare(turn.snapshot, transaction.head_now, known)
+            before = transaction.head_now.copy()
+            yield transaction
+            commit.is_computed = True
+            transaction.write_head()
+            commit.summary = self._commit_summary(transaction, buffer)
+            changes = buffer.changes()
+            tables = turn.hold()
+            now = LedgerView(with_archive(tables, self.archive))
+            if now.head() != before or not still(now):
+                raise HeadMoved
+            write(changes, tables)
 
     @contextmanager
     def view(self) -> Iterator[LedgerView]:
@@ -957,12 +956,33 @@ class Ledger:
             receipt_hash=None if receipt is None else receipt["receipt_hash"],
         )
 
+    @contextmanager
+    def _note_commit(self) -> Iterator["_Commit"]:
+        """Tell the watch what became of a transaction, and a refusal of what was written from it.
+
+        Raises:
+            LedgerCorrupt: a row that was new by construction is there already.
+        """
+        commit, watch = _Commit(), self.watch_of_head
+        try:
+            yield commit
+        except DuplicateKey as error:
+            if not commit.is_computed:
+                raise
+            raise LedgerCorrupt(f"what was to be new is there already: {error}") from error
+        except CommitOutcomeUnknown:
+            if watch is not None and commit.summary is not None:
+                watch.doubt(*commit.summary)
+            raise
+        if watch is not None and commit.summary is not None:
+            watch.note_commit(*commit.summary)
+
     def _commit_summary(
         self, transaction: LedgerTransaction, tables: BufferedTables
     ) -> _Written | None:
         if self.watch_of_head is None:
             return None
-        return transaction.head_now.copy(), answered_in(tables, transaction.requests_before)
+        return transaction.head_now.copy(), answers_in(tables, transaction.requests_before)
 
 
 def build_tree(tables: Tables) -> LogTree:
@@ -999,3 +1019,9 @@ def _write_genesis(tables: Tables) -> None:
             "record": canonicalize(_GENESIS_RECORD),
         },
     )
+
+
+def _open_of(queue: str | None) -> TableQuery:
+    """Return the query of the requests of a queue, or of all, that have no outcome."""
+    where: Document = {"state": OPEN} if queue is None else {"state": OPEN, "queue": queue}
+    return TableQuery(schema.outbox, where)

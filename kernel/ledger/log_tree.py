@@ -1,4 +1,4 @@
-"""The Merkle tree over the rows of the log, beside the log (P5): its frontier and its tiles.
+"""Grows the Merkle tree over the rows of the log, beside the log (P5): its frontier and its tiles.
 
 The leaf with index `n` is the row with sequence `n + 1`, so a tree is as large as its newest row's
 sequence. The head has the frontier, and a transaction moves it over the rows that it adds. A tile
@@ -43,7 +43,7 @@ def frontier_of(size: int, stored: bytes | None) -> Frontier:
         raise LedgerCorrupt(f"the frontier of the log's tree: {error}") from error
 
 
-def grown(tables: Tables, stored: bytes | None, old_size: int, size: int) -> bytes:
+def grow_tree(tables: Tables, stored: bytes | None, old_size: int, size: int) -> bytes:
     """Return the frontier over the rows that a transaction added, and write the tiles they fill.
 
     Raises:
@@ -102,7 +102,7 @@ class _Growth:
             self._leaves = []
 
     def frontier(self) -> Frontier:
-        return self._frontier.extended(self._leaves)
+        return self._frontier.extend(self._leaves)
 
     def _add_tile(self, index: int, hashes: list[bytes]) -> None:
         tiles, level, stored = self._tables, 0, b"".join(hashes)

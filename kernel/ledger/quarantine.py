@@ -1,4 +1,4 @@
-"""Ranges of the log that were found to be damaged: nothing is computed from them (§17.5).
+"""Quarantines ranges of the log that are damaged: nothing is computed from them (§17.5).
 
 The receipt of a violation states the ranges, and the damaged records that belong to no row of the
 log; a receipt behind an operator's operation lifts both, and what stands is read from these
@@ -84,7 +84,9 @@ class Quarantines:
 
     def __init__(self, standing: Sequence[LogQuarantine] = ()) -> None:
         self.standing = tuple(standing)
-        self.ranges = merged(each for quarantine in self.standing for each in quarantine.ranges)
+        self.ranges = merge_ranges(
+            each for quarantine in self.standing for each in quarantine.ranges
+        )
         self.records = frozenset(key for quarantine in standing for key in quarantine.records)
         self._lasts = [each.last for each in self.ranges]
 
@@ -104,7 +106,7 @@ class Quarantines:
         """
         rows = self.over(first, last)
         if rows is not None:
-            raise refused(rows, self.standing)
+            raise quarantine_refusal(rows, self.standing)
 
     def expect_none(self) -> None:
         """Refuse to compute anything from the whole log where a part of it is quarantined.
@@ -113,10 +115,10 @@ class Quarantines:
             RangeQuarantined: see `expect_none_over`.
         """
         if self.ranges:
-            raise refused(self.ranges[0], self.standing)
+            raise quarantine_refusal(self.ranges[0], self.standing)
 
 
-def refused(rows: SequenceRange, standing: Iterable[LogQuarantine]) -> RangeQuarantined:
+def quarantine_refusal(rows: SequenceRange, standing: Iterable[LogQuarantine]) -> RangeQuarantined:
     """Return the refusal to compute something from a range."""
     names = [
         quarantine.quarantine_id
@@ -125,11 +127,12 @@ def refused(rows: SequenceRange, standing: Iterable[LogQuarantine]) -> RangeQuar
     ]
     verb = "is" if rows.first == rows.last else "are"
     message = (
-        f"{rows} of the log {verb} quarantined, so nothing is computed from there: `rotulus"
-        " quarantine list` says what was found, `rotulus quarantine lift` ends it"
+        f"{rows} of the log {verb} quarantined, so nothing is computed from there:"
+        " `rotulus quarantine list` says what was found,"
+        " `rotulus quarantine lift ID --reason TEXT --authority NAME` ends it"
     )
     details = {
-        **stated_range(rows),
+        **range_document(rows),
         "quarantine_ids": names[:RECEIPTS_AT_ONCE],
     }
     return RangeQuarantined(message, details)
@@ -171,7 +174,7 @@ def read_as_it_stands(tables: TablesView) -> frozenset[RecordKey]:
     the latter. A damaged record of no row is read by nobody while it stands.
     """
     accepted = {
-        document["quarantine_id"]: all(_stands_as_lifted(tables, document))
+        document["quarantine_id"]: all(_lifted_content_stands(tables, document))
         for document in _documents(tables, LIFTED)
     }
     readable: set[RecordKey] = set()
@@ -184,7 +187,7 @@ def read_as_it_stands(tables: TablesView) -> frozenset[RecordKey]:
     return frozenset(readable - standing)
 
 
-def _stands_as_lifted(tables: TablesView, lifted: dict[str, Any]) -> Iterator[bool]:
+def _lifted_content_stands(tables: TablesView, lifted: dict[str, Any]) -> Iterator[bool]:
     for rows in lifted["ranges"]:
         yield rows["content_digest"] == content_digest(tables, range_of(rows))
     for record in lifted.get("records", ()):
@@ -240,7 +243,7 @@ def accepted_ranges(tables: TablesView) -> tuple[SequenceRange, ...]:
     Who lifted them has seen them so: they are damaged or mended, and are not quarantined again.
     """
     documents = _documents(tables, LIFTED)
-    return merged(
+    return merge_ranges(
         range_of(each)
         for document in documents
         for each in document["ranges"]
@@ -274,7 +277,7 @@ def len_of(rows: SequenceRange) -> int:
     return rows.last - rows.first + 1
 
 
-def merged(ranges: Iterable[SequenceRange]) -> tuple[SequenceRange, ...]:
+def merge_ranges(ranges: Iterable[SequenceRange]) -> tuple[SequenceRange, ...]:
     """Return ranges in sequence, those that touch each other as one."""
     apart: list[SequenceRange] = []
     for each in sorted(ranges):
@@ -289,7 +292,7 @@ def without(
     ranges: Iterable[SequenceRange], known: Iterable[SequenceRange]
 ) -> tuple[SequenceRange, ...]:
     """Return what of some ranges lies in none of the known ones."""
-    left = merged(ranges)
+    left = merge_ranges(ranges)
     for each in known:
         left = tuple(part for rows in left for part in _beside(rows, each))
     return left
@@ -300,7 +303,7 @@ def range_of(stated: dict[str, str]) -> SequenceRange:
     return SequenceRange(int(stated["first_sequence"]), int(stated["last_sequence"]))
 
 
-def stated_range(rows: SequenceRange) -> dict[str, str]:
+def range_document(rows: SequenceRange) -> dict[str, str]:
     """Return a range as a receipt states it."""
     return {"first_sequence": str(rows.first), "last_sequence": str(rows.last)}
 

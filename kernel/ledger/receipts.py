@@ -1,4 +1,4 @@
-"""Receipts on the record: durable ones in a chain of their own, which every log row seals.
+"""Records receipts: durable ones in a chain of their own, which every log row seals.
 
 A rejection has a receipt and no log row (K5); through the chain's head in the next log row it is
 sealed all the same.

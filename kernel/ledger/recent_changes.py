@@ -66,7 +66,7 @@ class RecentChanges:
             del self._noted[:SNAPSHOT_OPERATIONS_MAX]
             self._forget_own()
 
-    def noted_after(self, sequence: int) -> Iterator[tuple[int, Sequence[Change]]]:
+    def changes_after(self, sequence: int) -> Iterator[tuple[int, Sequence[Change]]]:
         """Yield what was noted after a sequence, the newest first.
 
         Of what was noted at least the last `SNAPSHOT_OPERATIONS_MAX` operations are there.

@@ -1,4 +1,4 @@
-"""One SELECT on records that no database has: they are put into one in memory, for that statement.
+"""Runs one SELECT on records that no database has: they are put into one in memory for it.
 
 The database is SQLite's, whatever the ledger's is, and what the statement may do is what it may do
 on a file (`kernel/ledger/sqlite/query.py`).

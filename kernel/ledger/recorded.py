@@ -1,9 +1,11 @@
 """Tells what a transaction has put on the record to those who follow the record."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Head, LedgerTransaction
+from kernel.ledger.outbox import SETTLED
 from kernel.ledger.store.buffer import BufferedTables
 
 
@@ -20,22 +22,37 @@ class Recorded:
     queues: frozenset[str]
     """The queues of which a request was recorded, changed or closed."""
 
+    ended: Sequence[tuple[str, int]] = ()
+    """The queue of each request that has ended, and the state in which the request is now."""
+
     @classmethod
     def of(cls, transaction: LedgerTransaction) -> "Recorded":
         """Return what a transaction has written so far."""
         tables = transaction.tables
         assert isinstance(tables, BufferedTables)  # noqa: S101 - as a ledger opens them
-        return cls(
-            transaction.head_now.copy(),
-            frozenset(table.name for table in tables.written_tables()),
-            frozenset(row["queue"] for row in tables.written_rows(schema.outbox)),
-        )
+        names = frozenset([table.name for table in tables.pending_tables()])
+        requests = tables.pending_rows(schema.outbox)
+        queues = frozenset([row["queue"] for row in requests])
+        if schema.outbox_outcomes.name not in names:
+            return cls(transaction.head_now.copy(), names, queues)
+        # Who gives a request up does not settle it.
+        ended = [
+            (row["queue"], row["state"])
+            for row in requests
+            if not row["open"] and row["state"] != SETTLED
+        ]
+        return cls(transaction.head_now.copy(), names, queues, ended)
 
     def then(self, later: "Recorded | None") -> "Recorded":
         """Return this and what was recorded after it as one."""
         if later is None:
             return self
-        return Recorded(later.head, self.tables | later.tables, self.queues | later.queues)
+        return Recorded(
+            later.head,
+            self.tables | later.tables,
+            self.queues | later.queues,
+            [*self.ended, *later.ended],
+        )
 
     @property
     def operations(self) -> bool:
@@ -53,6 +70,16 @@ class Recorded:
         return schema.routing_marks.name in self.tables
 
     @property
+    def bulk_operations(self) -> bool:
+        """Whether bulk operations began or went on."""
+        return schema.bulk_operations.name in self.tables
+
+    @property
     def running_extractions(self) -> bool:
         """Whether extractions began or ended, or their sources were changed."""
         return schema.running_extractions.name in self.tables
+
+    @property
+    def registrations(self) -> bool:
+        """Whether workers have registered queues."""
+        return schema.queue_registrations.name in self.tables

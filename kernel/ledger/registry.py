@@ -1,4 +1,4 @@
-"""Every table of the ledger: of what sort, kept for how long, and whose (§17.3, V4-AT-23).
+"""Lists every table of the ledger: of what sort, kept for how long, and whose (§17.3, V4-AT-23).
 
 A typed store is registered with its table (`schema.py`). A table that is not here is not
 conformant; a test holds the registry against the schema.
@@ -48,7 +48,11 @@ _ENTRIES = (
         "idempotency_records",
         "outbox",
         "outbox_outcomes",
+        "dead_letters",
+        "request_tags",
+        "bulk_operations",
         "queue_pauses",
+        "queue_registrations",
         "binding_pairs",
         "routing_marks",
         "running_extractions",
@@ -69,7 +73,11 @@ _ENTRIES = (
     *_durable(KERNEL, "receipt_store", "receipts", "binding_evaluation_manifests"),
     StorageRegistryEntry("shard_epochs", "current_view", "durable", _RUNTIME, False),
     StorageRegistryEntry("mailbox_offsets", "current_view", "durable", _RUNTIME, False),
-    StorageRegistryEntry("mail_keys", "table", "durable", _RUNTIME, False),
+    StorageRegistryEntry("gateway_keys", "table", "durable", _RUNTIME, False),
+    StorageRegistryEntry("ledger_ids", "table", "durable", _RUNTIME, False),
+    StorageRegistryEntry("request_failures", "current_view", "durable", KERNEL, False),
+    StorageRegistryEntry("chart_blocks", "table", "ephemeral", _RUNTIME, False),
+    StorageRegistryEntry("request_attempts", "table", "durable", KERNEL, False),
     StorageRegistryEntry("ephemeral_receipts", "receipt_store", "ephemeral", KERNEL, False),
     *(_of_store(str(table.name), table.info["state"]) for table in schema.STATE_TABLES),
     *_durable(_BELIEF, "table", "belief_events"),

@@ -1,4 +1,4 @@
-"""The standbys of a server that keeps a ledger, and whether a COMMIT waits for one of them."""
+"""Reads a server's standbys, and whether a COMMIT waits for one of them."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The tables of the ledger; every adapter reads its columns, keys and uniqueness from here.
+"""Declares the tables of the ledger; every adapter reads columns, keys and uniqueness here.
 
 Two sorts of table. Records of history are only ever appended; triggers refuse change. Records of
 state hold the newest version of a thing and are a fold of the history: verification computes them
@@ -43,7 +43,7 @@ from kernel.ledger.store.storage import (
 )
 from kernel.model.bindings.lifecycle import RECORDED_STEPS
 
-SCHEMA_VERSION = 37
+SCHEMA_VERSION = 45
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 NAME_MAX = 512
@@ -80,6 +80,10 @@ def _is_active(record: dict[str, Any]) -> int:
 
 def _stands(record: dict[str, Any]) -> int:
     return int(record["state"] not in ("rejected", "soft_deleted"))
+
+
+def _is_candidate(record: dict[str, Any]) -> int | None:
+    return 1 if record["state"] == "candidate" else None
 
 
 def _end(side: str) -> Callable[[dict[str, Any]], str | None]:
@@ -380,7 +384,12 @@ corpus_membership_records = Table(
     # 1 unless the membership was rejected or soft-deleted.
     Column("stands", Integer, nullable=False, info=of_record(_stands)),
     Column("record", LargeBinary, nullable=False),
+    # 1 while it waits to be confirmed or rejected, by which a look costs what waits.
+    Column("is_open", Integer, info=of_record(_is_candidate)),
     Index("corpus_membership_records_of_node", "node_id", "stands"),
+    Index(
+        "corpus_membership_records_open", "is_open", "membership_id", **_where_not_null("is_open")
+    ),
     info=state(StateStore(KERNEL, speaks_of=_fields("node_id", "corpus_id"))),
 )
 
@@ -742,11 +751,29 @@ outbox = Table(
     Column("priority", String, nullable=False),
     Column("cause_sequence", Integer, nullable=False),
     Column("open", Integer, nullable=False),
+    # How it stands (`outbox.py`).
+    Column("state", Integer, nullable=False),
     Column("enqueued_at_us", Integer, nullable=False),
     Column("request_bytes", LargeBinary, nullable=False),
     CheckConstraint("open IN (0, 1)"),
-    Index("outbox_by_item", "queue", "item_key", "open", "request_sequence"),
-    Index("outbox_open", "open", "queue", "request_sequence"),
+    CheckConstraint("state IN (0, 1, 2, 3, 4)"),
+    # Of an item the open and the closed ones are asked for, each in their order; its states are
+    # compared in the index.
+    Index("outbox_by_item", "queue", "item_key", "open", "request_sequence", "state"),
+    Index("outbox_by_state", "state", "queue", "request_sequence"),
+)
+
+dead_letters = Table(
+    "dead_letters",
+    metadata,
+    # Why a request was given up; rows of no others.
+    Column("request_sequence", Integer, primary_key=True),
+    Column("queue", String, nullable=False),
+    Column("error_signature", String, nullable=False),
+    # 1 once it was requeued or dismissed.
+    Column("settled", Integer, nullable=False),
+    CheckConstraint("settled IN (0, 1)"),
+    Index("dead_letters_by_signature", "settled", "queue", "error_signature", "request_sequence"),
 )
 
 outbox_outcomes = Table(
@@ -758,9 +785,84 @@ outbox_outcomes = Table(
     Column("operation_id", String),
     Column("closed_sequence", Integer, nullable=False),
     Column("closed_at_us", Integer, nullable=False),
-    Index("outbox_outcomes_by_outcome", "outcome", "request_id"),
     Index("outbox_outcomes_by_sequence", "closed_sequence"),
     info={"append_only": True},
+)
+
+request_failures = Table(
+    "request_failures",
+    metadata,
+    # Beside the record: how often a request was tried that did not succeed at once.
+    Column("request_id", String, primary_key=True),
+    Column("queue", String, nullable=False),
+    Column("request_sequence", Integer, nullable=False),
+    # Claims of it that were reported: those that failed, asked for a pause or were lost.
+    Column("deliveries", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("snoozes", Integer, nullable=False),
+    # Workers that ended while they worked on it alone.
+    Column("worker_ends", Integer, nullable=False),
+    # Attempts that were described, kept or not.
+    Column("attempts", Integer, nullable=False),
+    Column("first_started_at_us", Integer, nullable=False),
+    # Of the newest attempt; null where it only asked for pauses.
+    Column("error_signature", String),
+    # The claim that was reported last: the same report once more changes nothing.
+    Column("last_claim", String, nullable=False),
+    # 1 while it waits by its policy; one that asked for its pause itself does not.
+    Column("waits", Integer, nullable=False),
+    Column("next_attempt_at_us", Integer, nullable=False),
+    # Of the policy by which the pause was counted.
+    Column("policy_version", String, nullable=False),
+    CheckConstraint("waits IN (0, 1)"),
+    Index(
+        "request_failures_by_signature",
+        "error_signature",
+        "queue",
+        "request_sequence",
+        **_where_not_null("error_signature"),
+    ),
+    Index("request_failures_by_policy", "queue", "waits", "policy_version", "request_sequence"),
+)
+
+request_attempts = Table(
+    "request_attempts",
+    metadata,
+    # Beside the record: attempts that failed, the first and the last ones of each request.
+    Column("request_id", String, primary_key=True),
+    # Counted from one.
+    Column("attempt_number", Integer, primary_key=True),
+    Column("attempt_bytes", LargeBinary, nullable=False),
+)
+
+request_tags = Table(
+    "request_tags",
+    metadata,
+    # A row for each tag of a request; a request without tags has none.
+    Column("request_sequence", Integer, primary_key=True),
+    # "key=value".
+    Column("tag", String, primary_key=True),
+    Column("queue", String, nullable=False),
+    # That of the request.
+    Column("state", Integer, nullable=False),
+    CheckConstraint("state IN (0, 1, 2, 3, 4)"),
+    Index("request_tags_by_tag", "tag", "state", "queue", "request_sequence"),
+)
+
+bulk_operations = Table(
+    "bulk_operations",
+    metadata,
+    # The operation of the log that decided it.
+    Column("ec_sequence_number", Integer, primary_key=True),
+    # 1 while requests are left, null once it has ended.
+    Column("running", Integer),
+    Column("record", LargeBinary, nullable=False),
+    Index(
+        "bulk_operations_running",
+        "running",
+        "ec_sequence_number",
+        **_where_not_null("running"),
+    ),
 )
 
 queue_pauses = Table(
@@ -774,6 +876,28 @@ queue_pauses = Table(
     Column("paused_at_us", Integer, nullable=False),
     Column("decided_by", String, nullable=False),
     Column("reason", String, nullable=False),
+)
+
+queue_registrations = Table(
+    "queue_registrations",
+    metadata,
+    # The newest registration of each queue that workers serve and that is no part of Rotulus.
+    Column("queue", String, primary_key=True),
+    Column("registered_at_us", Integer, nullable=False),
+    Column("definition", LargeBinary, nullable=False),
+)
+
+chart_blocks = Table(
+    "chart_blocks",
+    metadata,
+    # Beside the record: what gateways counted of late (`chart_blocks.py`). A row is a slot that is
+    # written again when its time comes round.
+    Column("sample_s", Integer, primary_key=True),
+    Column("slot", Integer, primary_key=True),
+    # Of the gateways that write, which one.
+    Column("part", Integer, primary_key=True),
+    Column("began_s", Integer, nullable=False),
+    Column("samples", LargeBinary, nullable=False),
 )
 
 binding_evaluation_manifests = Table(
@@ -1035,13 +1159,24 @@ mailbox_offsets = Table(
     Column("consumed_to", String, nullable=False),
 )
 
-mail_keys = Table(
-    "mail_keys",
+gateway_keys = Table(
+    "gateway_keys",
     metadata,
-    # One row from the founding of the first gateway on: what gateways seal under what they send
-    # each other. A secret of the gateways.
-    Column("name", String, primary_key=True),
-    Column("key", LargeBinary, nullable=False),
+    # One row for each gateway that sends or reads mail. Nothing of it is secret.
+    Column("gateway", String, primary_key=True),
+    # The X25519 key of the process; its private half is in its memory alone.
+    Column("public_key", LargeBinary, nullable=False),
+    # The number of the mail's key that is sealed to it, 0 while it has none.
+    Column("key_number", Integer, nullable=False),
+    # HPKE (RFC 9180) of the mail's key under the public key.
+    Column("sealed_key", LargeBinary, nullable=False),
+)
+
+ledger_ids = Table(
+    "ledger_ids",
+    metadata,
+    # One row from the founding of the first gateway on.
+    Column("ledger_id", String, primary_key=True),
 )
 
 LANDSCAPE_TABLES = landscape_tables(metadata)

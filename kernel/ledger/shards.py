@@ -15,22 +15,18 @@ what was decided. Verification does not look at them, and a rebuild does not fol
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.store.tables import Row, TableQuery
-from kernel.values.canonical import sha256_hex
 from kernel.values.errors import LedgerUnavailable
 
 NOBODY = ""
 INCIDENTS_SHARD = -1
 """The shard of what a Tee or an elimination store writes; no gateway has a share in it."""
 
-_MAIL = "mail"
-_KEY_BYTES = 32
-_ID_OF = b"rotulus ledger id 1\0"
-_ID_DIGITS = 32
+_ID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +54,20 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayKey:
+    """A gateway's public key, and the key of the gateways' mail as only that gateway opens it."""
+
+    gateway: str
+    public_key: bytes
+    """32 bytes of X25519."""
+
+    key_number: int = 0
+    """The number of the mail's key, 0 for none; a later key has a larger one."""
+
+    sealed_key: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """An entry's place in the mailbox through which other gateways send a session's requests."""
 
@@ -66,7 +76,7 @@ class Position:
     """Sorts as text like the entries of its mailbox."""
 
 
-def found_shards(transaction: LedgerTransaction, count: int) -> None:
+def create_shards(transaction: LedgerTransaction, count: int) -> None:
     """Give a ledger its shards, once; their number never changes.
 
     Raises:
@@ -83,23 +93,37 @@ def found_shards(transaction: LedgerTransaction, count: int) -> None:
         )
 
 
-def found_mail_key(transaction: LedgerTransaction) -> bytes:
-    """Return the key under which gateways of this ledger seal their mail, made the first time."""
-    row = transaction.tables.get(schema.mail_keys, _MAIL)
-    if row is None:
-        row = {"name": _MAIL, "key": transaction.host.random_bytes(_KEY_BYTES)}
-        transaction.tables.insert(schema.mail_keys, row)
-    return bytes(row["key"])
+def create_ledger_id(transaction: LedgerTransaction) -> None:
+    """Give a ledger its id, once."""
+    if ledger_id_of(transaction) is None:
+        row = {"ledger_id": transaction.host.random_bytes(_ID_BYTES).hex()}
+        transaction.tables.insert(schema.ledger_ids, row)
 
 
 def ledger_id_of(view: LedgerView) -> str | None:
-    """Return the id of a ledger, which no other has; None before a gateway has founded its mail.
+    """Return the id of a ledger, which no other has; None before its first gateway gave it one.
 
-    It is a digest of the mail's key, so it goes wherever the record goes and tells nothing of the
-    key. What two ledgers must not share (Redis, folders) is marked with it.
+    It goes wherever the record goes. What two ledgers must not share (Redis, folders) is marked
+    with it.
     """
-    row = view.tables.get(schema.mail_keys, _MAIL)
-    return None if row is None else sha256_hex(_ID_OF + bytes(row["key"]))[:_ID_DIGITS]
+    rows = view.tables.scan(TableQuery(schema.ledger_ids))
+    return next((row["ledger_id"] for row in rows), None)
+
+
+def gateway_keys_of(view: LedgerView) -> dict[str, GatewayKey]:
+    """Return the key of each gateway that sends or reads mail, by its name."""
+    rows = view.tables.scan(TableQuery(schema.gateway_keys))
+    return {row["gateway"]: GatewayKey(**row) for row in rows}
+
+
+def record_gateway_keys(
+    transaction: LedgerTransaction, keys: Iterable[GatewayKey], gone: Iterable[str]
+) -> None:
+    """Record keys of gateways, and forget those of others."""
+    for key in keys:
+        transaction.tables.put(schema.gateway_keys, asdict(key))
+    for gateway in gone:
+        transaction.tables.delete(schema.gateway_keys, gateway)
 
 
 def shards_of(view: LedgerView) -> list[Shard]:
@@ -163,7 +187,7 @@ def hold_all(view: LedgerView, fences: Collection[Fence]) -> bool:
     return {_fence_of(row) for row in rows} == set(fences)
 
 
-def consumed_to(view: LedgerView, session_id: str) -> Position | None:
+def consumed_position(view: LedgerView, session_id: str) -> Position | None:
     """Return the last of a session's entries that has taken effect."""
     row = view.tables.get(schema.mailbox_offsets, session_id)
     return None if row is None else Position(row["mailbox_id"], row["consumed_to"])

@@ -1,4 +1,4 @@
-"""Simulations as sources: what a preview on the record hands on to what is made of it (§11.9).
+"""Reads simulations as sources: what a preview hands on to what is made of it (§11.9).
 
 A preview is found under its own name or under its operation's. One that cannot be read any more
 (its envelope was erased, or its row is quarantined), or that never was, is as restricted as

@@ -1,4 +1,4 @@
-"""Lite rows and the rows that take their place: which is which, and where an operation stands.
+"""Tells lite rows from the rows that take their place, and where an operation stands.
 
 An operation that came as a lite envelope has a row that does nothing. Once it was migrated it has a
 second, later row, which holds the envelope that was applied and names the first (K24,
@@ -49,7 +49,7 @@ def check_order(
     """
     position = int(superseded.ec_sequence_number)
     for index, effect in enumerate(applied_effects):
-        later = _written_later(view, effect["store"], effect["record_key"], position)
+        later = _later_writer(view, effect["store"], effect["record_key"], position)
         if later is not None:
             raise EffectInapplicable(
                 f"{effect['record_key']} was written by {later}, which stands later",
@@ -71,7 +71,7 @@ def settles_before(view: LedgerView, sequence: int, position: int) -> bool:
     return False
 
 
-def _written_later(view: LedgerView, store: str, key: str, position: int) -> str | None:
+def _later_writer(view: LedgerView, store: str, key: str, position: int) -> str | None:
     """Return a writer of a record whose place is after a position."""
     sequence: int | None = None
     while True:

@@ -1,4 +1,4 @@
-"""A segment of thoughts: records of a session in a row that left the database, in one file.
+"""Packs a segment of thoughts: records in a row that left the database, in one file.
 
 The file is gzip over lines of JSON, a head and one line for each thought, in sequence:
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import orjson
 
-from kernel.ledger.archive_segment import unzipped
+from kernel.ledger.archive_segment import unzip
 from kernel.values.canonical import canonicalize
 from kernel.values.errors import LedgerCorrupt
 
@@ -52,7 +52,7 @@ class ThoughtSegment:
     raw_bytes: int
 
 
-def packed_thoughts(
+def pack_thoughts(
     session_id: str, first_sequence: int, thoughts: Sequence[SegmentThought]
 ) -> bytes:
     """Return the file of thoughts.
@@ -68,18 +68,18 @@ def packed_thoughts(
         for sequence, record in thoughts
     )
     content = gzip.compress(b"\n".join([head, *lines, b""]), _LEVEL, mtime=0)
-    if unpacked_thoughts(content).thoughts != tuple(thoughts):
+    if unpack_thoughts(content).thoughts != tuple(thoughts):
         raise LedgerCorrupt(f"thoughts of {session_id} are no JSON in one line")
     return content
 
 
-def unpacked_thoughts(content: bytes) -> ThoughtSegment:
+def unpack_thoughts(content: bytes) -> ThoughtSegment:
     """Return what a file of thoughts holds; the bytes may be a stranger's.
 
     Raises:
         LedgerCorrupt: they are no such file.
     """
-    raw = unzipped(content, RAW_BYTES_MAX)
+    raw = unzip(content, RAW_BYTES_MAX)
     try:
         # No more than a file has: one of newlines alone would be a list of many times its size.
         head, *lines, last = raw.split(b"\n", PAGE_THOUGHTS + 1)

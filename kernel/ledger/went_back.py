@@ -1,4 +1,4 @@
-"""Findings that the ledger went back, and whether anybody has accepted them (decision kernel/0580).
+"""Reads findings that the ledger went back, and whether anybody accepted them (kernel/0580).
 
 A gateway that finds the ledger behind what it has answered leaves durable receipts on the ledger
 that is there; an operator's operation accepts them. The receipts are the fleet's state: while the

@@ -1,4 +1,4 @@
-"""The migration job: every lite row is superseded, or held until a reviewer has settled it (§2.8).
+"""Supersedes every lite row, or holds it until a reviewer has settled it (§2.8).
 
 Rows are taken in sequence. What maps mechanically is submitted like every other envelope. What does
 not, or is refused, gets a receipt `needs_migration_review` and is held, and the job goes on. An
@@ -91,12 +91,16 @@ def migrate(kernel: Kernel, ledger: Ledger, progress: Progress | None = None) ->
 
 
 def discard(
-    kernel: Kernel, transaction: LedgerTransaction, receipt_id: str, reason: str
+    kernel: Kernel,
+    transaction: LedgerTransaction,
+    receipt_id: str,
+    reason: str,
+    decided_by: str | None = None,
 ) -> SubmissionResult | RejectedResult:
     """Discard an item of a review queue; durable as a submission."""
-    effect = receipt_effect(
-        "review_item_discarded", {"reason": reason, "item_receipt_id": receipt_id}
-    )
+    said = {"reason": reason, "item_receipt_id": receipt_id}
+    said |= {} if decided_by is None else {"decided_by": decided_by}
+    effect = receipt_effect("review_item_discarded", said)
     fields = {
         "actor": "user",
         "causal_parent_operation_ids": [],

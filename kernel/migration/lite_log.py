@@ -1,4 +1,4 @@
-"""Taking a log of version 1.5: JSON lines, one lite envelope a line (§2.8).
+"""Takes a log of version 1.5: JSON lines, one lite envelope a line (§2.8).
 
 Every envelope becomes a row of its own, in the order of the lines: recorded, sealed in the chain,
 and applied to nothing. The whole log is read and judged before the first row is written, so it is

@@ -1,4 +1,4 @@
-"""From a lite envelope to one of version 1.6: what follows mechanically, and what does not (§2.8).
+"""Maps a lite envelope to one of version 1.6: what follows mechanically, and what does not (§2.8).
 
 Kept as they are: id, kind, verb, key, causal parents, sources, targets, scope, taint, times,
 session and run. Given by the migration: version, actor, the policy in force, the lowest priority,

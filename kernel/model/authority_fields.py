@@ -1,4 +1,4 @@
-"""Fields of a node's payload from which follows when an authority is computed (§8.2, §8.5)."""
+"""Reads the fields of a node from which follows when an authority is computed (§8.2, §8.5)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +28,7 @@ def waits_for_the_tick(payload: Mapping[str, Any]) -> bool:
     return payload.get("cu_authority_strategy") == NIGHTLY
 
 
-def decayed_at_us(payload: Mapping[str, Any]) -> int | None:
+def last_decay_us(payload: Mapping[str, Any]) -> int | None:
     """Return when what feeds an authority last decayed, by its `last_decay_at`.
 
     Raises:

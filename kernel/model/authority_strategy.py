@@ -25,7 +25,7 @@ class AuthorityInput:
 
 
 class AuthorityStrategy(Protocol):
-    """A pure function from inputs to an authority in [0, 1]; see `computed_authority`."""
+    """A pure function from inputs to an authority in [0, 1]; see `compute_authority`."""
 
     def compute(self, inputs: Iterable[AuthorityInput], override: float | None = None) -> float:
         """Return the authority; an override by a user replaces the value."""

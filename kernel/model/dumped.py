@@ -1,4 +1,4 @@
-"""The form of what a model dumps, for documents that hold such a dump."""
+"""Defines the form of what a model dumps, for documents that hold such a dump."""
 
 from dataclasses import dataclass
 from typing import Any

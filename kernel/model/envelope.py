@@ -1,4 +1,4 @@
-"""The operation envelope and its effects (§2.1, §2.4, §4.4).
+"""Defines the operation envelope and its effects (§2.1, §2.4, §4.4).
 
 The models name the fields that the kernel reads. Fields they do not name are kept in the stored
 bytes and read by nobody (§2.8): the kernel stores the document it was given, not the model.

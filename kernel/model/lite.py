@@ -1,4 +1,4 @@
-"""The lite envelope of version 1.5 (PBEOperationReceiptLite, §2.8, K14).
+"""Defines the lite envelope of version 1.5 (PBEOperationReceiptLite, §2.8, K14).
 
 It names what every lite envelope has, and what migration reads of it where it is there. Fields it
 does not name are kept in the stored bytes and read by nobody.

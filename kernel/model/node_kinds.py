@@ -1,4 +1,4 @@
-"""The kinds of node that the kernel itself knows something about, and names that it derives."""
+"""Lists the kinds of node that the kernel itself knows, and names that it derives."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""The numbers of models: each has a least and a most.
+"""Bounds the numbers of models: each has a least and a most.
 
 What is on the record is in canonical form, which has integers up to 2^53 - 1 and every finite
 float. A model that reads the record takes all of these, because the rules of a version read every

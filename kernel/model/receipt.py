@@ -1,4 +1,4 @@
-"""Receipt kinds: what each says, and how long it is kept (§17.1, §17.2, §17.6).
+"""Lists the receipt kinds: what each says, and how long it is kept (§17.1, §17.2, §17.6).
 
 Durable receipts are chained and verified with the log. Ephemeral ones say something about a
 moment (a request entered a queue) and are purged.
@@ -76,8 +76,12 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "work_request_closed": _durable(own.WorkRequestClosed),
         "binding_outcome_pending": _durable(own.BindingOutcomePending),
         "work_request_dismissed": _durable(own.WorkRequestDismissed),
+        "work_request_prioritized": _durable(own.WorkRequestPrioritized),
+        "bulk_operation_begun": _durable(own.BulkOperationBegun),
+        "bulk_operation_advanced": _durable(own.BulkOperationAdvanced),
         "work_queue_paused": _durable(own.WorkQueueSwitched),
         "work_queue_resumed": _durable(own.WorkQueueSwitched),
+        "work_queue_registered": _durable(own.WorkQueueRegistered),
         "binding_routing_page": _durable(own.BindingRoutingPage),
         "tier_1_rollback": _durable(stated.Tier1Rollback),
         "tier_2_rollback": _durable(stated.Tier2Rollback),
@@ -165,7 +169,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
 _KINDS_SINCE_2 = frozenset(
     {
         *("log_quarantine_lifted", "ledger_went_back", "ledger_head_accepted"),
-        *("receipts_sealed", "run_records_anchored"),
+        *("receipts_sealed", "run_records_anchored", "work_queue_registered"),
     }
 )
 
@@ -229,7 +233,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         (
             *("queue_pause", "queue_resume"),
-            *("request_requeue", "request_dismiss", "request_cancel"),
+            *("request_requeue", "request_dismiss", "request_cancel", "request_prioritize"),
             *("payload_erase", "hold_set", "hold_lift", "quarantine_lift", "ledger_head_accept"),
         ),
         frozenset({"operator_decided"}),

@@ -486,6 +486,7 @@ class WorkRequested(_Decided):
     delay_s: NonNegative | None = None
     run_at: str | None = None
     requeues: Ref | None = None
+    tags: dict[str, str] | None = None
     decided_by: str | None = None
     """Who requeued the dead letter that this asks for anew."""
 
@@ -500,6 +501,9 @@ class WorkRequestClosed(_Decided):
     result: Document | None = None
     handler_result: Document | None = None
     """What the handler of a plug-in's queue returned; no rule of the record reads it."""
+
+    took_ms: Count | None = None
+    """How long the attempt of that handler took, as its worker says."""
 
     reason: str | None = None
     decided_by: str | None = None
@@ -526,6 +530,42 @@ class WorkRequestDismissed(_Decided):
     reason: Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
+class WorkRequestPrioritized(_Decided):
+    """An open request that somebody gave another priority."""
+
+    request_id: Ref
+    queue: Ref
+    priority: Ref
+    decided_by: Annotated[str, StringConstraints(max_length=200)]
+
+
+class BulkOperationAdvanced(ReceiptBody):
+    """How far a bulk operation has come: requests from `cursor` on are done."""
+
+    bulk_number: Count
+    cursor: Count
+    done: Count
+    refused: Count
+    asked_to_stop: Count
+    state: Literal["running", "finished", "stopped"]
+    ended_at: str | None = None
+    stopped_by: Annotated[str, StringConstraints(max_length=200)] | None = None
+
+
+class BulkOperationBegun(_Decided, BulkOperationAdvanced):
+    """What somebody decided about all requests that fit a search."""
+
+    verb: Literal["cancel", "requeue", "dismiss", "prioritize"]
+    search: Document
+    priority: Ref | None = None
+    decided_by: Annotated[str, StringConstraints(max_length=200)]
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    begun_at: str
+    counted: Count
+    counted_all: bool
+    upper_sequence: Count
+
+
 class WorkQueueSwitched(_Decided):
     """A queue, or one of its priorities, that an operator paused or resumed."""
 
@@ -533,6 +573,27 @@ class WorkQueueSwitched(_Decided):
     priority: Ref | None = None
     decided_by: Annotated[str, StringConstraints(max_length=200)]
     reason: Annotated[str, StringConstraints(max_length=200)]
+
+
+class RegisteredPriority(ReceiptBody):
+    """A priority of a queue, and the capacity on which it draws."""
+
+    name: Ref
+    capacity: Literal["background", "user_initiated", "critical"]
+    service_target_s: PositiveCount
+
+
+class WorkQueueRegistered(ReceiptBody):
+    """A queue that a worker serves: what it takes, to what that belongs, and how urgent it is."""
+
+    queue: Ref
+    content_schema: Document
+    item_key: Ref
+    priorities: list[RegisteredPriority]
+    default_priority: Ref
+    priority_field: Ref | None = None
+    replaces: Ref | None = None
+    """The queue whose registration made room for this one."""
 
 
 class BindingRoutingPage(ReceiptBody):

@@ -1,4 +1,4 @@
-"""The recomputes that an envelope holds: a page of them, most often of one (§8.2, K32).
+"""Defines the recomputes that an envelope holds: a page of them, most often of one (§8.2, K32).
 
 Each has effects of its own, which name its understanding. That of its index entry also names the
 requests that it answers and, in a page of several, what caused it.
@@ -42,7 +42,7 @@ class Recompute:
     @property
     def read_refs(self) -> list[str]:
         """The nodes whose class its understanding inherits: itself, and the inputs it names."""
-        return [*dict.fromkeys([self.node_id, *inputs_named(self.written)])]
+        return [*dict.fromkeys([self.node_id, *input_node_ids(self.written)])]
 
 
 def is_page(envelope: Envelope) -> bool:
@@ -73,7 +73,7 @@ def owner_of(kind: str, target_ref: str | None, payload: Mapping[str, Any]) -> s
     return owner if isinstance(owner, str) else ""
 
 
-def inputs_named(written: Mapping[str, Any]) -> list[str]:
+def input_node_ids(written: Mapping[str, Any]) -> list[str]:
     """Return the inputs that an authority's excerpt names."""
     versions = written.get("cu_authority_input_versions")
     parents = (

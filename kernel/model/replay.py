@@ -1,4 +1,4 @@
-"""The parameters and the answers of a replay (§6.2, §6.3, §6.6)."""
+"""Defines the parameters and the answers of a replay (§6.2, §6.3, §6.6)."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""The result of a submission: applied, rejected, or the answer that was given before."""
+"""Defines the result of a submission: applied, rejected, or the answer that was given before."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, cast

@@ -1,4 +1,4 @@
-"""The parameters and the answers of a simulation (§11.2, §11.3)."""
+"""Defines the parameters and the answers of a simulation (§11.2, §11.3)."""
 
 from typing import Annotated, Any, Literal, get_args
 

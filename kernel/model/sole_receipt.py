@@ -1,4 +1,4 @@
-"""The one receipt of a kind that an envelope states."""
+"""Finds the one receipt of a kind that an envelope states."""
 
 from typing import TypeVar
 

@@ -195,6 +195,10 @@ class Tier1Rollback(ReceiptBody):
     request_id: Name | None = None
     """The request whose recompute was undone, where the operation is a page."""
 
+    decided_by: str | None = None
+    reason: str | None = None
+    """Who had it undone, and why, where that was said."""
+
     committed_at: Name
 
 
@@ -231,6 +235,10 @@ class Tier2Rollback(ReceiptBody):
     """What the epoch holds from this place on was undone; the next page goes on in front of it."""
 
     operations_left: Count
+    decided_by: str | None = None
+    reason: str | None = None
+    """Who had it undone, and why, where that was said."""
+
     committed_at: Name
 
 
@@ -277,6 +285,8 @@ class ReviewItemDiscarded(ReceiptBody):
 
     item_receipt_id: _LongName
     reason: str
+    decided_by: str | None = None
+    """Who discarded it, where that was said."""
 
 
 class ReviewedItem(ReceiptBody):
@@ -316,6 +326,10 @@ class BatchReviewOperation(ReceiptBody):
     failure_count: Count
     failure_summary: list[ReviewFailure] | None = None
     """The items that failed, in the order of the batch; None where none did."""
+
+    reviewed_by: str | None = None
+    grounds: str | None = None
+    """Who reviewed the batch, and on what grounds, where that was said."""
 
     schema_version: Literal[1] = 1
 

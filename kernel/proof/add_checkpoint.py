@@ -1,8 +1,8 @@
 """Asks a witness for a cosignature, and decides about one (C2SP tlog-witness); pure.
 
-The checks of `decided` stand in the order in which the specification has them. A witness cosigns
-what goes on from the newest checkpoint that it cosigned before, and nothing else; whoever calls
-`decided` lets nobody else change that checkpoint until the new one is on the disk.
+The checks of `decide_checkpoint` stand in the order in which the specification has them. A witness
+cosigns what goes on from the newest checkpoint that it cosigned before, and nothing else; whoever
+calls `decide_checkpoint` lets nobody else change that checkpoint until the new one is on the disk.
 """
 
 import base64
@@ -85,7 +85,7 @@ class WitnessRefusal(Exception):
         self.equivocation = equivocation
 
 
-def decided(
+def decide_checkpoint(
     request: AddCheckpoint, verifiers: Sequence[NoteVerifier], latest: SignedCheckpoint | None
 ) -> SignedCheckpoint:
     """Return the checkpoint to be kept and cosigned, with the signatures of its log alone.
@@ -99,7 +99,7 @@ def decided(
     new = request.checkpoint.stated
     if not verifiers:
         raise WitnessRefusal(404, f"the log {new.origin!r} is not known here")
-    signed = _signed_by(request.checkpoint, verifiers)
+    signed = _check_signatures(request.checkpoint, verifiers)
     if request.old_size > new.size:
         raise WitnessRefusal(400, "the old size is larger than that of the checkpoint")
     size, root = (0, EMPTY_ROOT) if latest is None else (latest.stated.size, latest.stated.root)
@@ -115,7 +115,9 @@ def decided(
     return signed
 
 
-def _signed_by(checkpoint: SignedCheckpoint, verifiers: Iterable[NoteVerifier]) -> SignedCheckpoint:
+def _check_signatures(
+    checkpoint: SignedCheckpoint, verifiers: Iterable[NoteVerifier]
+) -> SignedCheckpoint:
     try:
         signed = checkpoint.holding(verifiers)
     except ProofInvalid as error:

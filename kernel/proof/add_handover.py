@@ -14,7 +14,7 @@ import orjson
 
 from kernel.proof.add_checkpoint import AddCheckpoint, WitnessRefusal
 from kernel.proof.checkpoint import SignedCheckpoint
-from kernel.proof.handover_proof import check_on_log, stated_handover
+from kernel.proof.handover_proof import check_on_log, read_handover
 from kernel.proof.key_handover import HANDOVERS_MAX, KeyHandover
 from kernel.proof.verification import ProofInvalid
 
@@ -66,7 +66,7 @@ class AddHandover:
         Raises:
             ProofInvalid: one is none, or is not.
         """
-        handovers = [stated_handover(proof) for proof in self.proofs]
+        handovers = [read_handover(proof) for proof in self.proofs]
         newest = max(handovers, key=lambda handover: handover.last.size)
         stated = self.request.checkpoint.stated
         for proof in self.proofs:
@@ -76,7 +76,7 @@ class AddHandover:
         return tuple(handovers)
 
 
-def followed(
+def follow_handovers(
     known: Sequence[KeyHandover], stated: Sequence[KeyHandover], latest: SignedCheckpoint | None
 ) -> tuple[KeyHandover, ...]:
     """Return the hand-overs that a witness follows, those before and those that are new to it.

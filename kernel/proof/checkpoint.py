@@ -1,4 +1,4 @@
-"""Checkpoints: the size and the root of a log's tree, signed (C2SP tlog-checkpoint).
+"""Writes and reads checkpoints: size and root of a log's tree, signed (C2SP tlog-checkpoint).
 
 A checkpoint is the text of a signed note. It binds the size to the root, which the root alone does
 not. What exactly a key signs follows from its kind (`_MESSAGES`): the text itself, or for the kinds
@@ -112,7 +112,7 @@ class SignedCheckpoint:
             raise ProofInvalid(f"the checkpoint is of {origin!r}, not of {verifier.name}")
         return self.stated
 
-    def signed_by(self, key: SigningKey, time_s: int = 0) -> "SignedCheckpoint":
+    def sign(self, key: SigningKey, time_s: int = 0) -> "SignedCheckpoint":
         """Return the note with a further signature.
 
         Raises:
@@ -137,7 +137,7 @@ class SignedCheckpoint:
         return time_s
 
 
-def signed_checkpoint(checkpoint: Checkpoint, keys: Iterable[SigningKey]) -> SignedCheckpoint:
+def sign_checkpoint(checkpoint: Checkpoint, keys: Iterable[SigningKey]) -> SignedCheckpoint:
     """Return the note of a checkpoint that every one of these keys has signed.
 
     Raises:

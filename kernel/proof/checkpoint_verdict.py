@@ -97,7 +97,7 @@ def _printable_name(name: str) -> str:
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def judged(
+def judge_checkpoint(
     note: bytes, policy: WitnessPolicy, compare: Compare = lambda _: None
 ) -> JudgedCheckpoint:
     """Return the verdict on a checkpoint of a log that the policy knows."""

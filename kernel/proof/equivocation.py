@@ -1,4 +1,4 @@
-"""Two checkpoints that a log has signed and that no log can have at once: the proof, in a file.
+"""Proves in a file that a log has signed two checkpoints that no log can have at once.
 
 Of two checkpoints of one size the roots differ. Of two of different sizes a path shows it: it leads
 to the root of the larger tree, and to another root of its first leaves than the smaller checkpoint

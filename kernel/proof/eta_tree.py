@@ -1,4 +1,4 @@
-"""η, the Merkle tree over the thoughts of a session, exactly as seed 002 builds it; pure.
+"""Builds η, the Merkle tree over the thoughts of a session, exactly as seed 002 builds it; pure.
 
 A leaf is the content hash of a thought, a node is SHA-256(left ‖ right), and a level with an odd
 count pairs its last node with itself. Nothing else is hashed, so the root alone binds neither how
@@ -68,7 +68,7 @@ def eta_index(level: int, place: int, count: int) -> int:
     return 2 * count - count.bit_count() + level - complete - 1
 
 
-def eta_appended(frontier: Frontier, leaf: bytes) -> tuple[Frontier, list[EtaNode]]:
+def append_eta_leaf(frontier: Frontier, leaf: bytes) -> tuple[Frontier, list[EtaNode]]:
     """Return the complete subtrees with a further leaf, and the nodes that this adds.
 
     Raises:

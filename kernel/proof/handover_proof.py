@@ -1,4 +1,4 @@
-"""Proof files of the operations by which a log was handed over to other keys; pure."""
+"""Writes and reads proof files of the operations that handed a log over to other keys; pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import orjson
 
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.key_handover import KeyHandover, key_for
-from kernel.proof.proof_file import ProofFileInvalid, verified
+from kernel.proof.proof_file import ProofFileInvalid, verify_proof_file
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid
 
@@ -15,18 +15,18 @@ HANDOVER_VERB = "checkpoint_key_handover"
 HANDOVER_RECEIPT = "checkpoint_key_handed_over"
 
 
-def proved_handover(content: bytes) -> KeyHandover:
+def verify_handover(content: bytes) -> KeyHandover:
     """Return the hand-over that a proof of an operation shows, of a log that the new keys sign.
 
     Raises:
         ProofInvalid: it shows none, or the operation is not on that log.
     """
-    handover = stated_handover(content)
+    handover = read_handover(content)
     check_on_log(content, handover.new)
     return handover
 
 
-def followed_vkeys(
+def follow_vkeys(
     content: bytes, vkeys: Iterable[str], handovers: Sequence[KeyHandover]
 ) -> list[str]:
     """Return the keys that speak for a log under the checkpoint of a proof file, from known ones.
@@ -43,7 +43,7 @@ def followed_vkeys(
     return [key_for(NoteVerifier.of_vkey(vkey), handovers, size).vkey for vkey in vkeys]
 
 
-def stated_handover(content: bytes) -> KeyHandover:
+def read_handover(content: bytes) -> KeyHandover:
     """Return the hand-over that a proof of an operation shows; that it is on a log is not checked.
 
     Raises:
@@ -80,7 +80,7 @@ def check_on_log(content: bytes, verifiers: Iterable[NoteVerifier]) -> tuple[str
         ProofInvalid: it is not.
     """
     try:
-        proved = verified(content, *(verifier.vkey for verifier in verifiers))
+        proved = verify_proof_file(content, *(verifier.vkey for verifier in verifiers))
     except ProofFileInvalid as error:
         raise ProofInvalid(f"the hand-over is not proved to be on the log: {error}") from None
     return proved["origin"], proved["tree_head"]

@@ -1,4 +1,4 @@
-"""A log's hand-over from its keys to others: a document that all of them sign; pure.
+"""Signs and checks a log's hand-over from its keys to others, which all of them sign; pure.
 
 It states the last checkpoint that the old keys have signed. Of a checkpoint that is larger the old
 keys say nothing any more, and the new ones speak from there on. The hand-over stands on the log as

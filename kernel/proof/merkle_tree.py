@@ -1,4 +1,4 @@
-"""The tree over the rows of the log, as RFC 6962 has it; pure.
+"""Builds the tree over the rows of the log, as RFC 6962 has it; pure.
 
 A leaf is the hash of a row's bytes behind a zero byte, a node that of its two children behind a one
 byte, so that no node can pass for a leaf. A tree of any size splits at the largest power of two
@@ -56,9 +56,9 @@ class Frontier:
 
     def append(self, leaf: bytes) -> "Frontier":
         """Return the frontier with the hash of a further leaf."""
-        return self.extended([leaf])
+        return self.extend([leaf])
 
-    def extended(self, leaves: Sequence[bytes]) -> "Frontier":
+    def extend(self, leaves: Sequence[bytes]) -> "Frontier":
         """Return the frontier with the hashes of further leaves."""
         roots = [*self.roots]
         for size, leaf in enumerate(leaves, self.size):

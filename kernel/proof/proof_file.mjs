@@ -1,6 +1,6 @@
 // Verifies proof files by itself, in a page or under Node: copy this one file.
 //
-//     node proof_file.mjs FILE VKEY ... [--policy POLICY]
+//     node proof_file.mjs FILE --vkey KEY ... [--policy POLICY]
 //
 //     import { verified, ProofFileInvalid } from "./proof_file.mjs";
 //     const bytes = async (file) => new Uint8Array(await file.arrayBuffer());
@@ -82,6 +82,19 @@ export async function verified(content, vkeys, policy = null) {
   }
 }
 
+/**
+ * Returns what a proof file without a note proves under the head of a tree, `size` and `root`, which
+ * the caller has from elsewhere; throws `ProofFileInvalid` where it is nothing.
+ */
+export async function verifiedUnder({ size, root }, document) {
+  try {
+    return await KINDS[document.kind](document, { head: { proved: {}, size, root } });
+  } catch (error) {
+    if (error instanceof ProofFileInvalid) throw error;
+    throw new ProofFileInvalid(`this is no proof: ${error.message}`);
+  }
+}
+
 /** What verifies a kind of proof file, and returns what it proves. */
 const KINDS = {
   /** An operation is in the log; its envelope may be withheld. */
@@ -153,7 +166,7 @@ const MEMBERS = {
 async function rowOf(document, policy) {
   const rowBytes = encoded(document.row);
   const { index, path, note } = tlogProof(text(document.tlog_proof));
-  const { proved, size, root } = await checkpointOf(note, policy);
+  const { proved, size, root } = policy.head ?? (await checkpointOf(note, policy));
   await checkInclusion(await leafHash(rowBytes), index, size, path, root);
   const row = object(document.row);
   check(row.ec_sequence_number === String(index + 1n), "the row is that of another place");
@@ -668,18 +681,19 @@ async function main(args) {
   const { parseArgs } = await import("node:util");
   let stated;
   try {
-    stated = parseArgs({ args, allowPositionals: true, options: { policy: { type: "string" } } });
+    const options = { policy: { type: "string" }, vkey: { type: "string", multiple: true } };
+    stated = parseArgs({ args, allowPositionals: true, options });
   } catch {
     stated = { positionals: [] };
   }
-  const [file, ...vkeys] = stated.positionals;
-  if (file === undefined) {
-    process.stderr.write("node proof_file.mjs FILE VKEY ... [--policy POLICY]\n");
+  const [file, ...more] = stated.positionals;
+  if (file === undefined || more.length) {
+    process.stderr.write("node proof_file.mjs FILE --vkey KEY ... [--policy POLICY]\n");
     return 2;
   }
   try {
     const policy = stated.values.policy === undefined ? null : await readFile(stated.values.policy);
-    const proved = await verified(await readFile(file), vkeys, policy);
+    const proved = await verified(await readFile(file), stated.values.vkey ?? [], policy);
     process.stdout.write(`${JSON.stringify(proved, null, 2)}\n`);
     return proved.quorum_met ? 0 : 1;
   } catch (error) {

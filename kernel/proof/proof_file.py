@@ -1,6 +1,6 @@
 """Verifies proof files by itself: copy this one file to where nothing of Rotulus is.
 
-    python proof_file.py FILE VKEY ... [--policy POLICY]
+    python proof_file.py FILE --vkey KEY ... [--policy POLICY]
 
 It needs Python 3.11 and `cryptography`, and imports nothing of ours; `proof_file.mjs` beside it
 does the same in a browser or under Node. What both take for a proof is the same to the byte.
@@ -11,7 +11,7 @@ it is shown they hold the envelope to which the row commits, with its salt. What
 the envelope is in `KINDS`. The keys of the log (`rotulus checkpoint key` printed them) have to come
 from elsewhere: whoever made the file could have made keys as well. Of several each must have
 signed. A policy (C2SP tlog-policy) says whose cosignatures count and how many are enough; without
-VKEY its lines `log` name the keys of the log.
+KEY its lines `log` name the keys of the log.
 
 Signatures of ML-DSA-44 need `cryptography` 47. Where it is older a key of that kind that has to
 have signed is refused; keys of a policy count as though they had not signed, and `not_verified`
@@ -118,7 +118,7 @@ class Policy(NamedTuple):
     quorum: str
 
 
-def verified(content: bytes, *vkeys: str, policy: bytes | None = None) -> dict[str, Any]:
+def verify_proof_file(content: bytes, *vkeys: str, policy: bytes | None = None) -> dict[str, Any]:
     """Return what a proof file proves, and the verdict on its checkpoint.
 
     Raises:
@@ -142,13 +142,13 @@ def _operation(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
     """An operation is in the log; its envelope may be withheld."""
     proved, row = _row(document, policy)
     opening = document.get("envelope")
-    return proved | {"envelope": None if opening is None else opened_envelope(row, opening)}
+    return proved | {"envelope": None if opening is None else open_envelope(row, opening)}
 
 
 def _elimination(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
     """A tombstone of a belief session is in the log."""
     proved, row = _row(document, policy)
-    event = anchored_event(row, document["envelope"], document["events"])
+    event = read_anchored_event(row, document["envelope"], document["events"])
     _check(event["verb"] == ELIMINATE_VERB, "the event is no elimination")
     return proved | {"event": event}
 
@@ -156,8 +156,8 @@ def _elimination(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
 def _thought(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
     """A thought is in a session whose seal is in the log; its content may be withheld."""
     proved, row = _row(document, policy)
-    seal, signed_by = _seal(opened_envelope(row, document["envelope"]))
-    record, opening = _sealed_thought(document, seal), document.get("content")
+    seal, signed_by = _seal(open_envelope(row, document["envelope"]))
+    record, opening = _read_sealed_thought(document, seal), document.get("content")
     commitment = record["content_commitment"]
     _check(isinstance(commitment, str), "a text is missing")
     content = None if opening is None else _text_under(commitment, opening, "the thought")
@@ -167,7 +167,7 @@ def _thought(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
 def _manifest(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
     """A manifest of an evaluation cycle is in the log."""
     proved, row = _row(document, policy)
-    effect = _sole_effect(opened_envelope(row, document["envelope"]))
+    effect = _sole_effect(open_envelope(row, document["envelope"]))
     _check(effect["receipt_subkind"] == MANIFEST_RECEIPT, "the operation states no manifest")
     return proved | {"manifest": effect["payload"]}
 
@@ -175,7 +175,7 @@ def _manifest(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
 def _request(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
     """The outcome of a request is in a range of receipts whose root is in the log."""
     proved, row = _row(document, policy)
-    receipt = _sealed_receipt(document, opened_envelope(row, document["envelope"]))
+    receipt = _read_sealed_receipt(document, open_envelope(row, document["envelope"]))
     is_outcome = receipt["receipt_kind"] in OUTCOME_RECEIPTS
     _check(is_outcome and isinstance(receipt["request_id"], str), "the receipt is no outcome")
     return proved | {"receipt": receipt}
@@ -225,7 +225,7 @@ def _row(document: dict[str, Any], policy: Policy) -> tuple[dict[str, Any], dict
     return proved | {"row": row}, row
 
 
-def opened_envelope(row: dict[str, Any], opening: dict[str, str]) -> dict[str, Any]:
+def open_envelope(row: dict[str, Any], opening: dict[str, str]) -> dict[str, Any]:
     """Return the envelope of an opening, to which a row commits.
 
     Raises:
@@ -243,7 +243,7 @@ def _text_under(commitment: str, opening: dict[str, str], name: str) -> str:
     return content.decode()
 
 
-def anchored_event(
+def read_anchored_event(
     row: dict[str, Any], opening: dict[str, str], events: Sequence[str]
 ) -> dict[str, Any]:
     """Return the first of some events of a belief session, which an operation anchors.
@@ -254,7 +254,7 @@ def anchored_event(
     Raises:
         ProofFileInvalid: the row's operation does not anchor them.
     """
-    envelope = opened_envelope(row, opening)
+    envelope = open_envelope(row, opening)
     _check(envelope["semantic_intent"] == ANCHOR_VERB, "the operation anchors no session")
     _check(isinstance(events, list), "no event is shown")
     documents = [_object(event) for event in events]
@@ -302,7 +302,7 @@ def _signer(vkey: str, line: str, text: bytes) -> str:
     return vkey
 
 
-def _sealed_thought(document: dict[str, Any], seal: dict[str, Any]) -> dict[str, Any]:
+def _read_sealed_thought(document: dict[str, Any], seal: dict[str, Any]) -> dict[str, Any]:
     """Return the record of a thought, which both trees of its session have at its place."""
     stored, count = document["thought"].encode(), seal["leaf_count"]
     record = _object(stored.decode())
@@ -318,7 +318,7 @@ def _sealed_thought(document: dict[str, Any], seal: dict[str, Any]) -> dict[str,
     return record
 
 
-def _sealed_receipt(document: dict[str, Any], envelope: dict[str, Any]) -> dict[str, Any]:
+def _read_sealed_receipt(document: dict[str, Any], envelope: dict[str, Any]) -> dict[str, Any]:
     """Return a receipt, which the tree of a range has at its place; an operation states the root.
 
     The leaves are the hashes of the receipts, in their order.
@@ -687,13 +687,14 @@ def main() -> int:
     """Verify the file that the command line names, and print what it proves."""
     parser = argparse.ArgumentParser(description="Verify a proof file.")
     parser.add_argument("file")
-    parser.add_argument("vkeys", nargs="*", metavar="VKEY", help="a key of the log; each must sign")
+    key_help = "a key of the log; each must sign"
+    parser.add_argument("--vkey", action="append", default=[], metavar="KEY", help=key_help)
     parser.add_argument("--policy", help="a file of tlog-policy: whose cosignatures are enough")
     options = parser.parse_args()
     try:
         policy = _content(options.policy, POLICY_BYTES_MAX) if options.policy else None
         content = _content(options.file, FILE_BYTES_MAX)
-        proved = verified(content, *options.vkeys, policy=policy)
+        proved = verify_proof_file(content, *options.vkey, policy=policy)
     except (ProofFileInvalid, OSError) as error:
         sys.stderr.write(f"proof_invalid: {error}\n")
         return 1

@@ -1,4 +1,4 @@
-"""Rounds: the chain of what closed while each was open (seed 002, Interaction with rounds); pure.
+"""Chains rounds: what closed while each was open (seed 002, Interaction with rounds); pure.
 
 A round begins with its genesis, which names the seal of the round before and embeds the roots that
 that one holds. It ends with its seal, which names its genesis and holds the root of every session

@@ -1,4 +1,4 @@
-"""Seals: what closes a session and a round, and who has signed it (seed 002, P4); pure.
+"""Makes and checks seals: what closes a session and a round, and who signed (seed 002, P4); pure.
 
 A seal is a JSON object that names its format. Its signers sign a text of two lines, the format and
 the canonical bytes of the seal without its signatures, as a note is signed (C2SP signed-note): so

@@ -1,4 +1,4 @@
-"""Signed notes (C2SP signed-note): a text, an empty line, and lines of signatures; pure."""
+"""Writes and reads signed notes (C2SP signed-note): a text, and lines of signatures; pure."""
 
 import base64
 import binascii

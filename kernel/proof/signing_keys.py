@@ -1,4 +1,4 @@
-"""Keys under which notes are signed: their kinds, their lines of text, and where they lie.
+"""Reads keys under which notes are signed: their kinds, their lines of text, and their places.
 
 A kind is a byte (C2SP signed-note). It says which algorithm signs and what is signed
 (`checkpoint.py`). A key is known by its name and by an id, the first bytes of a hash over name,

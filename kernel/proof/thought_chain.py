@@ -1,4 +1,4 @@
-"""ζ, the chain of one session's thoughts (seed 002); pure.
+"""Chains one session's thoughts: ζ (seed 002); pure.
 
 A thought is stored as the canonical bytes of its record. Its content hash is the SHA-256 of those
 bytes, and the next record names it: so one hash is a link of the chain and a leaf of the tree. The

@@ -1,4 +1,4 @@
-"""Whose signatures make a checkpoint trusted, as a file (C2SP tlog-policy).
+"""Reads from a file whose signatures make a checkpoint trusted (C2SP tlog-policy).
 
 A policy names logs and witnesses by their keys, groups of witnesses with a number that is enough,
 and the quorum: the witness or the group that has to have cosigned. The file is one of octets, so
@@ -102,6 +102,19 @@ class WitnessPolicy:
         witnesses, groups = tuple(read.witnesses.values()), tuple(read.groups.values())
         return cls(tuple(read.logs), witnesses, read.quorum[0], groups)
 
+    def to_bytes(self) -> bytes:
+        """Return the policy as a file that says the same and nothing beside."""
+        lines = [_words("log", log.verifier.vkey, log.url) for log in self.logs]
+        lines += [
+            _words("witness", witness.name, witness.verifier.vkey, witness.url)
+            for witness in self.witnesses
+        ]
+        lines += [
+            _words("group", group.name, str(group.enough), *group.members) for group in self.groups
+        ]
+        lines.append(_words("quorum", self.quorum))
+        return "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+
     def of_log(self, origin: str) -> tuple[NoteVerifier, ...]:
         """Return the keys of a log, none where the policy does not know it."""
         return tuple(log.verifier for log in self.logs if log.verifier.name == origin)
@@ -115,6 +128,10 @@ class WitnessPolicy:
             if sum(member in witnessed for member in group.members) >= group.enough:
                 witnessed.add(group.name)
         return self.quorum in witnessed
+
+
+def _words(*words: str | None) -> str:
+    return " ".join(word for word in words if word is not None)
 
 
 def _read(read: _Lines, words: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The active bindings of a ledger, routed: a fold, brought up to the head when asked (§13.4).
+"""Routes the active bindings of a ledger: a fold, brought up to the head when asked (§13.4).
 
 Active is a binding whose node is and that has a generation in force. The index of a process holds
 as many as there are. `catch_up` reads what was applied since it was called last, one look at each
@@ -7,7 +7,7 @@ anything that moves a node. So an event is routed by the bindings as the view ha
 process wrote them.
 
 A transaction may still be undone, so the index is brought to where the transaction began, and what
-the transaction itself has written of bindings is laid over the answer (`routed_at_head`).
+the transaction itself has written of bindings is laid over the answer (`match_at_head`).
 """
 
 import threading
@@ -88,7 +88,7 @@ class ActiveBindings:
         """Return the active bindings whose intake selectors an event's fields match."""
         return self._index.match(fields)
 
-    def routed(self, fields: Mapping[str, str]) -> list[ActiveBinding]:
+    def matching(self, fields: Mapping[str, str]) -> list[ActiveBinding]:
         """Return what is known of the bindings that `match` returns."""
         return [self._active[binding_id] for binding_id in self._index.match(fields)]
 
@@ -128,7 +128,7 @@ class ActiveBindings:
         own: dict[str, _Read | None] = known.setdefault("own", {})
         scanned = newest = known.get("scanned", transaction.begun_at_sequence)
         written = set[str]()
-        for at, applied in transaction.changes.noted_after(scanned):
+        for at, applied in transaction.changes.changes_after(scanned):
             newest = max(newest, at)
             for change in applied:
                 if change.store == schema.nodes.name and not self._is_binding(transaction, change):
@@ -150,7 +150,7 @@ class ActiveBindings:
         self, transaction: LedgerTransaction, after: int, until: int
     ) -> Iterator[str]:
         """Yield the bindings that the operations in between wrote, of which all were noted."""
-        for at, applied in transaction.changes.noted_after(after):
+        for at, applied in transaction.changes.changes_after(after):
             if at <= until:
                 places = [(change.store, change.record_key) for change in applied]
                 yield from _bindings_in(places, self._known)
@@ -187,9 +187,7 @@ def read_active_bindings(ledger: Ledger) -> None:
     ledger.kept.setdefault(ActiveBindings, bindings)
 
 
-def routed_at_head(
-    transaction: LedgerTransaction, fields: Mapping[str, str]
-) -> list[ActiveBinding]:
+def match_at_head(transaction: LedgerTransaction, fields: Mapping[str, str]) -> list[ActiveBinding]:
     """Return the bindings that an event with these fields concerns now, by their rank.
 
     Costs what matches, and once what was written of bindings since the process asked last.
@@ -200,7 +198,7 @@ def routed_at_head(
     with bindings.turn:
         own = bindings.own(transaction)
         bindings.catch_up_to_beginning(transaction, own)
-        routed = [each for each in bindings.routed(fields) if each.binding_id not in own]
+        routed = [each for each in bindings.matching(fields) if each.binding_id not in own]
     routed += [
         read.active
         for read in own.values()
@@ -209,7 +207,9 @@ def routed_at_head(
     return sorted(routed, key=lambda each: each.rank)
 
 
-def routed_binding(view: LedgerView, binding_id: str) -> tuple[ActiveBinding, SelectorList] | None:
+def binding_with_selectors(
+    view: LedgerView, binding_id: str
+) -> tuple[ActiveBinding, SelectorList] | None:
     """Return an active binding and its selectors as a view has them, None where it is not."""
     read = _read(view, binding_id)
     return None if read is None else (read.active, read.selectors)

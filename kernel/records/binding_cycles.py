@@ -1,4 +1,4 @@
-"""The evaluation cycles of source events, and the manifest that ends each (§14.1, §15.2, §15.6).
+"""Keeps the evaluation cycles of source events, and the manifest of each (§14.1, §15.2, §15.6).
 
 A cycle of an event collects the outcomes that its bindings have had since its last manifest, one a
 binding. The manifest names them all, ends the cycle, and is the only one of its number. Outcomes

@@ -1,4 +1,4 @@
-"""The pairs of a binding's generation and an artifact, as rows: states and requests (§13.2).
+"""Keeps the pairs of a binding's generation and an artifact, as rows: states and requests (§13.2).
 
 A row states the last step of its pair, from which state and to which, and the database refuses a
 step that `kernel/model/bindings/lifecycle.py` does not have. A pair has a row for each of its
@@ -215,6 +215,18 @@ def count_pairs(
         )
         for state in OWN_STATES
     }
+
+
+def count_abandoned(view: LedgerView, binding_id: str, generation_id: str, *, most: int) -> int:
+    """Return how many pairs that are ready nobody evaluates, up to `most`.
+
+    Their request was given up or cancelled; it is asked for anew by hand alone.
+    """
+    where = {"binding_id": binding_id, "binding_generation_id": generation_id, "state": READY}
+    ready = TableQuery(schema.binding_pairs, where, columns=("request_id",), limit=most)
+    ids = [request_id for (request_id,) in view.tables.scan(ready)]
+    closed = TableQuery(schema.outbox_outcomes, any_of=("request_id", ids), columns=("request_id",))
+    return len(view.tables.scan(closed))
 
 
 def _step(

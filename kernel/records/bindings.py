@@ -1,4 +1,4 @@
-"""Generations of a source binding; the newest that was not reverted is effective (§4.3.20, §15.3).
+"""Keeps generations of a source binding; the newest not reverted is effective (§4.3.20, §15.3).
 
 A snapshot never changes. Which one supersedes it follows from the numbers of those that were not
 reverted, so it is not stored. Whoever reads a generation reads it here: with its `state`, which is
@@ -14,16 +14,16 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
-from kernel.records.comparison import numbered
+from kernel.records.comparison import numbered_records
 from kernel.records.dates import Instant
 from kernel.records.record import Applied, Operation, write_record
-from kernel.records.typed import Payload, stamp, target_of, validated
+from kernel.records.typed import Payload, stamp, target_of, validate_payload
 from kernel.values.errors import EffectInapplicable
 
 GENERATION_ID = r"^[1-9][0-9]{0,8}$"
 _SNAPSHOTS = schema.binding_generation_snapshots
 
-COMPARISON = numbered("binding_generation_id", "binding_generation_revert")
+COMPARISON = numbered_records("binding_generation_id", "binding_generation_revert")
 
 
 class BindingGenerationSnapshot(Payload):
@@ -95,7 +95,7 @@ def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Appl
         record: Document = {**current, "state": "reverted", **stamp(operation)}
         generation = int(current["binding_generation_id"])
     else:
-        payload = validated(BindingGenerationSnapshot, effect.payload)
+        payload = validate_payload(BindingGenerationSnapshot, effect.payload)
         last = _newest(transaction, {"binding_id": binding_id})
         generation = 1 if last is None else int(last["binding_generation_id"]) + 1
         if payload.binding_generation_id != str(generation):

@@ -1,4 +1,4 @@
-"""Capacity: what operations may cost, by the policy in force and the leases that the fleet holds.
+"""Decides what operations may cost, by the policy in force and the leases that the fleet holds.
 
 The policy is data of a generation (§18.1), and what it leaves out has the default. The lease is a
 port: the kernel reads its state, never waits for it, and tells it what was used (§18.2,

@@ -1,4 +1,4 @@
-"""The causal graph: nodes and edges that are merged and never taken back, and how they are read.
+"""Merges nodes and edges into the causal graph, from which nothing is taken back, and reads it.
 
 A delta is merged element by element, in its own order:
 

@@ -1,4 +1,4 @@
-"""The columns beside a record, each derived from the record, so that it can be looked up.
+"""Derives the columns beside a record, each derived from the record, so that it can be looked up.
 
 A record that is written and one that is put back as it was get the same columns by the same rule.
 """

@@ -38,7 +38,7 @@ class SameThing:
     fields: tuple[str, ...] = ()
     """The fields in which both records have to agree; empty where in all."""
 
-    def compared(self, fields: Fields) -> Fields:
+    def comparable_fields(self, fields: Fields) -> Fields:
         """Return what of the fields of two records of one thing has to agree."""
         names = self.fields or (name for name in fields if name != self.column)
         return {name: fields[name] for name in names if name in fields}
@@ -67,7 +67,7 @@ class Comparison:
     same_thing: SameThing | None = None
 
 
-def numbered(name: str, *without: str) -> Comparison:
+def numbered_records(name: str, *without: str) -> Comparison:
     """Return the entry of records that a thing has one after the other, each with its number.
 
     What is stated `without` a number goes back one, whichever that is.
@@ -83,20 +83,20 @@ def numbered(name: str, *without: str) -> Comparison:
 def whole(retracting: AbstractSet[str], same_thing: SameThing | None = None) -> Comparison:
     """Return the entry of records whose payload each write states anew, or takes back."""
 
-    def stated(kind: str, payload: Fields) -> Fields:
+    def statement_of(kind: str, payload: Fields) -> Fields:
         if kind in retracting:
             return {RECORD_STATE: "retracted"}
         return {**payload, RECORD_STATE: "active"}
 
     return Comparison(
-        stated,
+        statement_of,
         lambda record: {**record["payload"], RECORD_STATE: record["state"]},
         is_whole=lambda kind: kind not in retracting,
         same_thing=same_thing,
     )
 
 
-def granted(*revoking: str) -> Comparison:
+def revocable_grants(*revoking: str) -> Comparison:
     """Return the entry of what is granted once; that it is revoked contradicts nobody."""
     return Comparison(
         lambda kind, payload: None if kind in revoking else dict(payload),

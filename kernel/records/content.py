@@ -1,4 +1,4 @@
-"""The content that an effect puts outside: stated with it as text or base64, or held by a node.
+"""Resolves the content that an effect puts outside: text, base64, or held by a node.
 
 Content is known by its SHA-256. It stays in the envelope's blob, which can be erased, or in the
 record of its node; no other record repeats it. A node's content is its payload's `content` as it
@@ -74,15 +74,15 @@ def recorded_content(view: LedgerView, request: Document) -> bytes | None:
     """Return the content that a request asks for, or None where the record does not hold it."""
     payload = request["payload"]
     if "content_node_ref" in payload:
-        content = _held_by_node(view, payload)
+        content = _content_of_node(view, payload)
     else:
-        content = _stated_content(view, request)
+        content = _content_of_envelope(view, request)
     if content is None or sha256_hex(content) != payload["content_hash"]:
         return None
     return content
 
 
-def _held_by_node(view: LedgerView, payload: Document) -> bytes | None:
+def _content_of_node(view: LedgerView, payload: Document) -> bytes | None:
     """Return the node as of the effect's decision: its newest record, or a kept state."""
     row = view.tables.get(schema.nodes, payload["content_node_ref"])
     if row is not None and sha256_hex(row["record"]) == payload["content_record_hash"]:
@@ -91,7 +91,7 @@ def _held_by_node(view: LedgerView, payload: Document) -> bytes | None:
     return None if pre_image is None else _of_node(orjson.loads(pre_image))
 
 
-def _stated_content(view: LedgerView, request: Document) -> bytes | None:
+def _content_of_envelope(view: LedgerView, request: Document) -> bytes | None:
     envelope = view.envelope(request["operation_id"])
     for effect in () if envelope is None else envelope["primitive_effects"]:
         if effect["effect_id"] == request["effect_id"]:

@@ -11,7 +11,7 @@ from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
 from kernel.records.dates import Day, Instant, Zone, check_same_day
 from kernel.records.record import Applied, Operation
-from kernel.records.typed import Name, Payload, TypedStore, target_of, validated
+from kernel.records.typed import Name, Payload, TypedStore, target_of, validate_payload
 from kernel.values.errors import EffectInapplicable
 
 LIFECYCLE = frozenset(
@@ -53,7 +53,7 @@ OBSERVATIONS = TypedStore(
 def apply_court_disposition(effect: KernelEffect, operation: Operation) -> Applied:
     """Record an observation in its next state, or retract it."""
     if effect.effect_kind not in OBSERVATIONS.retract_kinds:
-        payload = validated(CourtDispositionObservation, effect.payload)
+        payload = validate_payload(CourtDispositionObservation, effect.payload)
         before = operation.transaction.record(OBSERVATIONS.table, target_of(effect))
         known = before is not None and before["state"] == "active"
         state = before["payload"]["lifecycle_state"] if known and before is not None else None

@@ -1,4 +1,4 @@
-"""Derived indexes, computable again (§4.3.5), and effects that are receipts (§4.3.7)."""
+"""Writes derived indexes, computable again (§4.3.5), and effects that are receipts (§4.3.7)."""
 
 from kernel.algebra.verbs import REPORT_VERB
 from kernel.ledger import schema

@@ -5,8 +5,8 @@ performed here, so replaying the log performs nothing again. Its outcome comes b
 (`external_report.py`).
 """
 
-from kernel.ledger import schema
 from kernel.ledger.ledger import Document
+from kernel.ledger.outbox import add_request
 from kernel.model.envelope import KernelEffect
 from kernel.records.record import Operation
 from kernel.values.canonical import canonicalize
@@ -33,8 +33,8 @@ def request_external_effect(effect: KernelEffect, operation: Operation, payload:
         "payload": payload,
         "enqueued_at": operation.applied_at,
     }
-    transaction.tables.append(
-        schema.outbox,
+    add_request(
+        transaction.tables,
         {
             "request_id": document["request_id"],
             "request_sequence": sequence,
@@ -42,7 +42,6 @@ def request_external_effect(effect: KernelEffect, operation: Operation, payload:
             "item_key": operation.operation_id,
             "priority": _PRIORITY,
             "cause_sequence": operation.sequence,
-            "open": 1,
             "enqueued_at_us": transaction.head_now.committed_at_us,
             "request_bytes": canonicalize(document),
         },

@@ -1,4 +1,4 @@
-"""The outcome of an effect outside, as an operation that closes its request (K19).
+"""Records the outcome of an effect outside, as an operation that closes its request (K19).
 
 A report names its request and what was asked for, so it cannot close another's. It is applied like
 any effect, so closing a request follows from the log, and replaying closes it again without
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from kernel.algebra.effects import canonical_kind
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Request
+from kernel.ledger.outbox import end_request
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
 from kernel.model.stated_receipts import (
@@ -20,7 +21,7 @@ from kernel.model.stated_receipts import (
 )
 from kernel.records.external import EXTERNAL_QUEUE
 from kernel.records.record import Applied, Operation, write_record
-from kernel.records.typed import stamp, validated
+from kernel.records.typed import stamp, validate_payload
 from kernel.values.errors import EffectInapplicable
 
 PERFORMED = "external_effect_performed"
@@ -49,11 +50,11 @@ def report_external_effect(effect: KernelEffect, operation: Operation) -> Applie
             field="receipt_subkind",
         )
     model, outcome = _REPORTS[kind]
-    report = validated(model, effect.payload)
+    report = validate_payload(model, effect.payload)
     request = _open_request(report, operation)
     if isinstance(report, ExternalEffectPerformed):
         _check_performed(report, request)
-    _close(report.request_id, outcome, operation)
+    _close(report, outcome, operation)
     receipt_id = operation.emit(Receipt(kind, report.model_dump(mode="json", exclude_none=True)))
     if isinstance(report, ExternalEffectPerformed) and report.token_sha256 is not None:
         return _keep_token_hash(report.token_sha256, request["target_ref"], operation)
@@ -105,19 +106,17 @@ def _mismatch(message: str) -> EffectInapplicable:
     return EffectInapplicable(message, code="external_report_mismatch", field="payload")
 
 
-def _close(request_id: str, outcome: str, operation: Operation) -> None:
-    tables = operation.transaction.tables
-    tables.insert(
-        schema.outbox_outcomes,
-        {
-            "request_id": request_id,
-            "outcome": outcome,
-            "operation_id": operation.operation_id,
-            "closed_sequence": operation.sequence,
-            "closed_at_us": operation.transaction.head_now.committed_at_us,
-        },
+def _close(report: ExternalEffectReport, outcome: str, operation: Operation) -> None:
+    why = report.error_code if isinstance(report, ExternalEffectFailed) else ""
+    end_request(
+        operation.transaction.tables,
+        report.request_id,
+        error_signature=why,
+        outcome=outcome,
+        operation_id=operation.operation_id,
+        closed_sequence=operation.sequence,
+        closed_at_us=operation.transaction.head_now.committed_at_us,
     )
-    tables.update(schema.outbox, (request_id,), {"open": 0})
 
 
 def _keep_token_hash(token_sha256: str, share_link_id: str, operation: Operation) -> Applied:

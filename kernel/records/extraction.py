@@ -15,14 +15,14 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
-from kernel.records.comparison import numbered
+from kernel.records.comparison import numbered_records
 from kernel.records.record import Applied, Operation, write_record
-from kernel.records.typed import Name, Payload, stamp, target_of, validated
+from kernel.records.typed import Name, Payload, stamp, target_of, validate_payload
 from kernel.values.errors import EffectInapplicable
 
 State = Literal["pending", "running", "succeeded", "degraded", "blocked", "abandoned", "cancelled"]
 
-COMPARISON = numbered("attempt_number")
+COMPARISON = numbered_records("attempt_number")
 
 STATES: Final[tuple[State, ...]] = get_args(State)
 
@@ -89,7 +89,7 @@ class ExtractionAttempt(Payload):
     """In a run's first step: the ended run in whose place it begins anew (INV-EXT-4, INV-EXT-6)."""
 
     @model_validator(mode="after")
-    def _blocked_for_a_reason(self) -> Self:
+    def _check_reasons(self) -> Self:
         if (self.current_state == "blocked") != (self.block_reason is not None):
             raise ValueError("block_reason is there if, and only if, it is blocked")
         if self.cancellation_reason is not None and self.current_state != "cancelled":
@@ -157,7 +157,7 @@ def attempt_of(view: LedgerView, run_id: str, attempt_number: int) -> Document |
 def apply_extraction_transition(effect: KernelEffect, operation: Operation) -> Applied:
     """Record the next step of an extraction."""
     run_id = target_of(effect)
-    attempt = validated(ExtractionAttempt, effect.payload)
+    attempt = validate_payload(ExtractionAttempt, effect.payload)
     _check_step(attempt, last_attempt(operation.transaction, run_id))
     _check_replaced(attempt, operation.transaction)
     record = {

@@ -1,4 +1,4 @@
-"""Typed relationships between filings; one whose other end is not known expires (§4.3.14).
+"""Keeps typed relationships between filings; one whose other end is not known expires (§4.3.14).
 
 A candidate is evidence that two filings are related, and becomes a relationship when somebody
 confirms it, or is rejected; a relationship never becomes a candidate again. On which grounds is
@@ -17,7 +17,7 @@ from kernel.model.numbers import Share
 from kernel.model.relationship_types import RelationshipType
 from kernel.records.dates import Instant
 from kernel.records.record import Applied, Operation
-from kernel.records.typed import Name, Payload, TypedStore, target_of, validated
+from kernel.records.typed import Name, Payload, TypedStore, target_of, validate_payload
 from kernel.values.errors import EffectInapplicable
 
 
@@ -75,7 +75,7 @@ def relationships_of(
 def apply_filing_relationship(effect: KernelEffect, operation: Operation) -> Applied:
     """Record a relationship or a candidate for one, or retract it."""
     if effect.effect_kind not in RELATIONSHIPS.retract_kinds:
-        payload = validated(FilingRelationship, effect.payload)
+        payload = validate_payload(FilingRelationship, effect.payload)
         before = operation.transaction.record(RELATIONSHIPS.table, target_of(effect))
         if relationship_state(before) == "confirmed" and payload.lifecycle_state == "candidate":
             raise EffectInapplicable(

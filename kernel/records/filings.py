@@ -1,4 +1,4 @@
-"""Filing units, their versions, and the versions of their text (§4.3.8)."""
+"""Keeps filing units, their versions, and the versions of their text (§4.3.8)."""
 
 from typing import Self
 

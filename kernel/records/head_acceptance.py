@@ -1,4 +1,4 @@
-"""A ledger that went back: what is known to be lost, the finding on the record, its acceptance.
+"""Accepts a ledger that went back: what is lost, the finding on the record, its acceptance.
 
 Who finds it states the head that was known, the head that is there, and what of its own answers is
 on the record no longer, in receipts of the ledger that is there; the same finding is written once.
@@ -96,13 +96,13 @@ def record_finding(transaction: LedgerTransaction, gateway: str, memory: Memory)
     if is_on_record(transaction, memory.known):
         return False
     lost = losses(transaction, memory)
-    known = stated_head(memory.known)
+    known = head_document(memory.known)
     finding_id = f"went-back:{digest({'gateway': gateway, 'known': known})}"
     if transaction.has_receipt(_receipt_id(finding_id, 1)):
         return False
     if not lost.answered and _is_covered(transaction, memory.known):
         return False
-    there = stated_head(transaction.head())
+    there = head_document(transaction.head())
     pages = [*_pages(lost.answered)]
     transaction.next_commit_time_us()
     for number, page in enumerate(pages, start=1):
@@ -113,7 +113,7 @@ def record_finding(transaction: LedgerTransaction, gateway: str, memory: Memory)
             "gateway": gateway,
             "known": known,
             "found": there,
-            "common": None if lost.common is None else stated_head(lost.common),
+            "common": None if lost.common is None else head_document(lost.common),
             "is_all": lost.is_all,
             "lost": [_statement_of(each) for each in page],
         }
@@ -141,7 +141,7 @@ def accept_head(
     standing = [*standing_findings(transaction)]
     if not standing:
         return False
-    head = stated_head(transaction.head())
+    head = head_document(transaction.head())
     body = {
         "finding_ids": list(dict.fromkeys(each["finding_id"] for each in standing)),
         "accepted": head,
@@ -150,7 +150,7 @@ def accept_head(
         "evidence": [*islice(evidence, EVIDENCE_MAX)],
     }
     target = head_target(head["ec_sequence_number"], head["row_hash"])
-    body |= grounds.decided(LEDGER_HEAD_ACCEPT, target, decide)
+    body |= grounds.decide(LEDGER_HEAD_ACCEPT, target, decide)
     transaction.next_commit_time_us()
     receipt_id = f"receipt:ledger-head-accepted:{transaction.host.new_id()}"
     append_receipt(transaction, receipt_id, Receipt(ACCEPTED, body), None)
@@ -158,7 +158,7 @@ def accept_head(
     return True
 
 
-def stated_head(head: Head) -> dict[str, str]:
+def head_document(head: Head) -> dict[str, str]:
     """Return a head as a receipt states it."""
     return {name: str(getattr(head, name)) for name in Head.__slots__}
 
@@ -189,7 +189,7 @@ def _statement_of(each: Answered) -> Document:
     return stated if each.session_id is None else {**stated, "session_id": each.session_id}
 
 
-def lost_of(receipts: Iterable[Document]) -> Iterator[Answered]:
+def lost_answers(receipts: Iterable[Document]) -> Iterator[Answered]:
     """Yield what receipts of findings state as lost."""
     for receipt in receipts:
         for each in receipt["lost"]:
@@ -201,7 +201,7 @@ def is_lost(view: LedgerView, request_id: str) -> bool:
     """Tell whether a request is among what any finding states as lost."""
     return any(
         each.kind == "request" and each.name == request_id
-        for each in lost_of(findings(view.tables))
+        for each in lost_answers(findings(view.tables))
     )
 
 
@@ -214,7 +214,7 @@ def standing_findings(view: LedgerView) -> Iterator[Document]:
     return findings(view.tables, after=newest_sequence(view.tables, ACCEPTED))
 
 
-def accepted_last(view: LedgerView) -> tuple[Document | None, list[Document]]:
+def newest_acceptance(view: LedgerView) -> tuple[Document | None, list[Document]]:
     """Return the receipt of the newest acceptance with those of the findings that it accepts."""
     row = view.tables.get(schema.receipts, newest_sequence(view.tables, ACCEPTED))
     if row is None:

@@ -1,4 +1,4 @@
-"""Undoing one effect: the record becomes what the operations in effect come to (§5.2, K2).
+"""Undoes one effect: the record becomes what the operations in effect come to (§5.2, K2).
 
 An inverse states which record it puts back, from which state to which; who plans it computes that
 state from the log (`kernel/records/record_history.py`). It is refused where another state stands:

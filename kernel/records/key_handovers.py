@@ -1,4 +1,4 @@
-"""Hand-overs of the keys that sign the log: nothing is stored beside it (decision kernel/0400).
+"""Applies hand-overs of the keys that sign the log; stores nothing beside it (kernel/0400).
 
 An operation is applied only where every key that it names has signed it, so a hand-over on the log
 is one.

@@ -1,4 +1,4 @@
-"""Legal holds: what may not be erased while somebody with authority says so (P6).
+"""Keeps legal holds: what may not be erased while somebody with authority says so (P6).
 
 A hold is set and lifted by an operation of the log each, with a durable receipt behind it, and
 nothing else is written: the holds that are open are read from the receipts. Their number on the
@@ -53,7 +53,7 @@ class Grounds:
         """Return what a receipt says of them, as every store can hold it."""
         return {"reason": _storable(self.reason), "authority": _storable(self.authority)}
 
-    def decided(self, verb: str, target: str, decide: Decide) -> dict[str, str]:
+    def decide(self, verb: str, target: str, decide: Decide) -> dict[str, str]:
         """Put a decision on them on the log; return what its receipt says of them and of it."""
         body = self.body()
         decision = OperatorDecision(verb, (target,), body["authority"], body["reason"])
@@ -118,7 +118,7 @@ def set_hold(
     kind, subject_id = subject
     if not is_archived:
         _expect_subject(transaction, kind, subject_id)
-    said = grounds.decided(SET_VERB, hold_target(hold_id), decide)
+    said = grounds.decide(SET_VERB, hold_target(hold_id), decide)
     body = {"hold_id": hold_id, "subject_kind": kind, "subject_id": subject_id} | said
     set_at = iso_time(transaction.next_commit_time_us())
     append_receipt(transaction, _set_id(hold_id), Receipt(HOLD_SET, body), None)
@@ -136,11 +136,11 @@ def lift_hold(
     if not transaction.has_receipt(_set_id(hold_id)):
         message = f"no hold is called {hold_id}; `rotulus hold list` shows those that are open"
         raise ErasureRefused(message, code="legal_hold_unknown")
-    if transaction.has_receipt(_lifted_id(hold_id)):
+    if transaction.has_receipt(_lift_receipt_id(hold_id)):
         return False
-    body = {"hold_id": hold_id} | grounds.decided(HOLD_LIFT, hold_target(hold_id), decide)
+    body = {"hold_id": hold_id} | grounds.decide(HOLD_LIFT, hold_target(hold_id), decide)
     transaction.next_commit_time_us()
-    append_receipt(transaction, _lifted_id(hold_id), Receipt(HOLD_LIFTED, body), None)
+    append_receipt(transaction, _lift_receipt_id(hold_id), Receipt(HOLD_LIFTED, body), None)
     return True
 
 
@@ -209,5 +209,5 @@ def _set_id(hold_id: str) -> str:
     return f"receipt:legal-hold:{hold_id}:set"
 
 
-def _lifted_id(hold_id: str) -> str:
+def _lift_receipt_id(hold_id: str) -> str:
     return f"receipt:legal-hold:{hold_id}:lifted"

@@ -1,4 +1,4 @@
-"""Artifacts and files that are to exist outside (§4.3.4, §4.3.11).
+"""Keeps artifacts and files that are to exist outside (§4.3.4, §4.3.11).
 
 Nothing undoes them; a new write of the same thing supersedes the one before.
 """
@@ -12,7 +12,7 @@ from kernel.model.envelope import KernelEffect
 from kernel.records.content import Emitted, check_content, without_content
 from kernel.records.external import request_external_effect
 from kernel.records.record import Applied, Operation
-from kernel.records.typed import Name, TypedStore, validated
+from kernel.records.typed import Name, TypedStore, validate_payload
 
 
 def _relative(path: str) -> str:
@@ -61,7 +61,7 @@ def _decide(
     effect: KernelEffect,
     operation: Operation,
 ) -> Applied:
-    emitted = validated(model, effect.payload)
+    emitted = validate_payload(model, effect.payload)
     content_fields = check_content(emitted, operation)
     applied = store.apply(without_content(effect), operation)
     payload = {

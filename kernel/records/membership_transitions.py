@@ -1,4 +1,4 @@
-"""Transitions of memberships, each with what triggered it and a row of its own (§4.3.19).
+"""Records transitions of memberships, each with what triggered it, in a row (§4.3.19).
 
 A membership that a policy blocked goes back to the state in which it was blocked, so that blocking
 and unblocking confirms nothing.
@@ -13,7 +13,7 @@ from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
 from kernel.records.memberships import MERGED_INTO
 from kernel.records.record import Applied, Operation, write_record
-from kernel.records.typed import Key, Payload, stamp, target_of, validated
+from kernel.records.typed import Key, Payload, stamp, target_of, validate_payload
 from kernel.values.errors import EffectInapplicable
 
 State = Literal["candidate", "confirmed", "rejected", "soft_deleted", "policy_blocked"]
@@ -43,7 +43,7 @@ class MembershipTransition(Payload):
 def apply_membership_transition(effect: KernelEffect, operation: Operation) -> Applied:
     """Move a membership along its state machine."""
     node_id = target_of(effect)
-    stated = validated(MembershipTransition, effect.payload)
+    stated = validate_payload(MembershipTransition, effect.payload)
     key = f"{stated.corpus_id}|{node_id}"
     before = operation.transaction.record(schema.corpus_membership_records, key)
     _check(effect.effect_kind, stated, before)

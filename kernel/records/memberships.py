@@ -1,4 +1,4 @@
-"""Memberships of nodes in corpora, a state machine as a table (§4.3.3).
+"""Keeps memberships of nodes in corpora, a state machine as a table (§4.3.3).
 
 What the table does not hold is disallowed; `None` is the state of a membership that never was.
 
@@ -41,13 +41,13 @@ OTHER_MAY_BE = {
 """By the field that names another membership: the state that is written, and those of the other."""
 
 
-def _state_stated(kind: str, payload: Document) -> Document:
+def _state_of_effect(kind: str, payload: Document) -> Document:
     revoked = kind == "membership_revoke"
     return {"to_state": "rejected" if revoked else payload.get("to_state", "candidate")}
 
 
 COMPARISON = Comparison(
-    _state_stated,
+    _state_of_effect,
     lambda record: {"to_state": record["state"]},
     key=lambda target, payload: f"{payload.get('corpus_id')}|{target}",
     has_seen=lambda payload, record: payload.get("from_state") == record["state"],

@@ -33,7 +33,7 @@ def statement_of(output: RecordedModelOutput) -> Document:
     return output.model_dump(mode="json", exclude_none=True)
 
 
-def stated_part(record: Document) -> Document:
+def producer_fields(record: Document) -> Document:
     """Return what was stated of a recorded output, without what the kernel keeps beside it."""
     return {name: value for name, value in record.items() if name not in _OURS}
 
@@ -50,7 +50,7 @@ def record_model_outputs(operation: AppliedOperation) -> None:
         before = operation.transaction.record(
             schema.recorded_model_outputs, output.recorded_output_id
         )
-        if before is not None and stated_part(before) != statement:
+        if before is not None and producer_fields(before) != statement:
             raise EffectInapplicable(
                 f"{output.recorded_output_id} is another output",
                 code="recorded_model_output_conflict",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from kernel.ledger.ledger import Document
-from kernel.records.typed import Name, Payload, validated
+from kernel.records.typed import Name, Payload, validate_payload
 from kernel.values.errors import EffectInapplicable
 from kernel.values.visibility import VISIBILITY_CLASSES, is_lowered
 
@@ -46,12 +46,12 @@ class Access(Payload):
 
 
 def _rescope(before: Document, payload: Document) -> Document:
-    scope = validated(Rescope, payload).visibility_scope
+    scope = validate_payload(Rescope, payload).visibility_scope
     return _with(before, visibility_scope=scope)
 
 
 def _visibility_change(before: Document, payload: Document) -> Document:
-    visibility = validated(VisibilityChange, payload).visibility_class
+    visibility = validate_payload(VisibilityChange, payload).visibility_class
     if visibility not in VISIBILITY_CLASSES:
         raise _cannot_become(before, visibility)
     return {**before, "visibility_class": visibility}
@@ -74,7 +74,7 @@ def _cannot_become(before: Document, visibility: str) -> EffectInapplicable:
 
 
 def _review(before: Document, payload: Document) -> Document:
-    review = validated(ReviewDisposition, payload).review_disposition
+    review = validate_payload(ReviewDisposition, payload).review_disposition
     return _with(before, review_disposition=review)
 
 
@@ -87,7 +87,7 @@ def _unquarantine(before: Document, payload: Document) -> Document:
 
 
 def _authorize(before: Document, payload: Document) -> Document:
-    grantee, granted = validated(Access, payload).grantee, _granted_elements(before)
+    grantee, granted = validate_payload(Access, payload).grantee, _granted_elements(before)
     if grantee in granted:
         raise EffectInapplicable(
             f"{grantee} has access", code="node_access_unchanged", field="payload.grantee"
@@ -96,7 +96,7 @@ def _authorize(before: Document, payload: Document) -> Document:
 
 
 def _revoke(before: Document, payload: Document) -> Document:
-    grantee, granted = validated(Access, payload).grantee, _granted_elements(before)
+    grantee, granted = validate_payload(Access, payload).grantee, _granted_elements(before)
     if grantee not in granted:
         raise EffectInapplicable(
             f"{grantee} has no access", code="node_access_unchanged", field="payload.grantee"
@@ -134,7 +134,7 @@ def _granted_elements(before: Document) -> set[str]:
 def _node_after_move(
     before: Document, payload: Document, from_state: str, to_state: str
 ) -> Document:
-    reason = validated(Quarantine, payload).quarantine_reason
+    reason = validate_payload(Quarantine, payload).quarantine_reason
     if before["state"] != from_state:
         raise EffectInapplicable(
             f"the node is {before['state']}", code="node_state_disallowed", field="target_ref"

@@ -1,4 +1,4 @@
-"""Graph nodes: a payload of fields under an id, with a state and a visibility class (§4.3.1).
+"""Keeps graph nodes: a payload of fields under an id, with a state and a visibility class (§4.3.1).
 
 A create writes a node that was not there. Every other write merges its fields into the payload
 that is there. A visibility class rises, whatever becomes of the sources, and is stated no lower
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from kernel.algebra.arguments import FIELD_LOCK
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
-from kernel.model.authority_fields import COMPUTED_FIELDS, EAGER, LAZY, NIGHTLY, decayed_at_us
+from kernel.model.authority_fields import COMPUTED_FIELDS, EAGER, LAZY, NIGHTLY, last_decay_us
 from kernel.model.bindings.artifacts import COMPLETED_PHASES, PhaseRefused, check_completed
 from kernel.model.envelope import KernelEffect
 from kernel.model.node_kinds import CLAIM, SOURCE_ARTIFACT, SOURCE_BINDING, UNDERSTANDING
@@ -74,14 +74,14 @@ _COMPARED_KINDS = frozenset(
 _NOT_COMPARED = frozenset({"node_kind", "visibility_class", "merge_provenance"})
 
 
-def _fields_stated(kind: str, payload: Document) -> Document | None:
+def _comparable_fields(kind: str, payload: Document) -> Document | None:
     if kind not in _COMPARED_KINDS:
         return None
     return {name: value for name, value in payload.items() if name not in _NOT_COMPARED}
 
 
 COMPARISON = Comparison(
-    _fields_stated,
+    _comparable_fields,
     lambda record: dict(record["payload"]),
     same_thing=SameThing("identity_key", lambda fields: fields.get("identity_key")),
 )
@@ -123,7 +123,7 @@ def _write(effect: KernelEffect, operation: Operation, dispose: Dispose | None) 
             raise EffectInapplicable(
                 f"node {node_id} exists", code="node_already_exists", field="target_ref"
             )
-        record = _changed_record(effect, operation, before)
+        record = _update_record(effect, operation, before)
         known = sources_in(before["payload"])
         added = [ref for ref in sources_in(record["payload"]) if ref not in known]
         check_provenance(record, added, operation)
@@ -183,7 +183,7 @@ def _new_record(effect: KernelEffect, operation: Operation, node_id: str) -> Doc
     }
 
 
-def _changed_record(effect: KernelEffect, operation: Operation, before: Document) -> Document:
+def _update_record(effect: KernelEffect, operation: Operation, before: Document) -> Document:
     fields = dict(effect.payload)
     if fields.pop("node_kind", before["node_kind"]) != before["node_kind"]:
         raise EffectInapplicable(
@@ -321,7 +321,7 @@ def _check_strategy(node_kind: str, fields: Document) -> None:
 
 def _check_decay(fields: Document) -> None:
     try:
-        decayed_at_us(fields)
+        last_decay_us(fields)
     except ValueError:
         raise EffectInapplicable(
             "last_decay_at is an ISO 8601 time that names its offset",

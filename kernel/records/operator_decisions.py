@@ -39,7 +39,7 @@ Decide = Callable[[OperatorDecision], str]
 """Puts a decision that changes something on the log, and returns its operation."""
 
 
-def said_of(decision: OperatorDecision, decide: Decide) -> Document:
+def record_decision(decision: OperatorDecision, decide: Decide) -> Document:
     """Put a decision on the log; return what the receipts of what it leads to say of it."""
     return {"decided_by": decision.decided_by, "decided_by_operation_id": decide(decision)}
 

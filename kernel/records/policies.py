@@ -1,4 +1,4 @@
-"""Generations of the source policy; the newest that was not reverted is in force (§4.3.17).
+"""Keeps generations of the source policy; the newest not reverted is in force (§4.3.17).
 
 Generations are numbered without end: what was reverted is never in force again, and its id is
 taken.
@@ -11,7 +11,7 @@ from kernel.model.receipt import Receipt
 from kernel.records.capacity import KernelCostGovernance
 from kernel.records.conflicts.policy import Policies
 from kernel.records.record import Applied, Operation, write_record
-from kernel.records.typed import Name, Payload, stamp, target_of, validated
+from kernel.records.typed import Name, Payload, stamp, target_of, validate_payload
 from kernel.values.errors import EffectInapplicable
 
 REVERT = "policy_snapshot_revert"
@@ -46,7 +46,7 @@ def apply_policy_snapshot(effect: KernelEffect, operation: Operation) -> Applied
 def _next_generation(
     effect: KernelEffect, operation: Operation, key: str, current: str
 ) -> dict[str, object]:
-    payload = validated(PolicySnapshot, effect.payload)
+    payload = validate_payload(PolicySnapshot, effect.payload)
     if payload.prior_policy_generation_id != current:
         raise EffectInapplicable(
             f"in force is {current}",

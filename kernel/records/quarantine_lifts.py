@@ -1,4 +1,4 @@
-"""The end of a quarantine: an operation of an operator, with the reason (§17.5).
+"""Ends a quarantine: an operation of an operator, with the reason (§17.5).
 
 Who lifts a quarantine has mended its rows and records, or says that they are read as they stand.
 The receipt keeps what stood then, so who finds the same again knows whether it was changed since.
@@ -9,7 +9,7 @@ from typing import Any
 
 from kernel.algebra.verbs import QUARANTINE_LIFT
 from kernel.ledger.ledger import LedgerTransaction
-from kernel.ledger.quarantine import LIFTED, content_digest, record_digest, stated_range
+from kernel.ledger.quarantine import LIFTED, content_digest, range_document, record_digest
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.records.legal_holds import Grounds
@@ -38,7 +38,7 @@ def lift_quarantine(
     if not grounds.reason.strip():
         message = "a quarantine is lifted with the reason: what was found about its rows"
         raise QuarantineRefused(message, code="quarantine_reason_missing")
-    if transaction.has_receipt(_lifted_id(quarantine_id)):
+    if transaction.has_receipt(_lift_receipt_id(quarantine_id)):
         return False
     quarantine = next(
         (
@@ -52,7 +52,7 @@ def lift_quarantine(
         message = f"no quarantine is called {ascii(quarantine_id)[:200]}"
         raise QuarantineRefused(f"{message}; `rotulus quarantine list` shows those that stand")
     ranges = [
-        {**stated_range(rows), "content_digest": content_digest(transaction.tables, rows)}
+        {**range_document(rows), "content_digest": content_digest(transaction.tables, rows)}
         for rows in quarantine.ranges
     ]
     body: dict[str, Any] = {"quarantine_id": quarantine_id, "ranges": ranges}
@@ -61,12 +61,12 @@ def lift_quarantine(
             {**each._asdict(), "content_digest": record_digest(transaction.tables, each)}
             for each in quarantine.records
         ]
-    body |= grounds.decided(QUARANTINE_LIFT, quarantine_target(quarantine_id), decide)
+    body |= grounds.decide(QUARANTINE_LIFT, quarantine_target(quarantine_id), decide)
     transaction.next_commit_time_us()
-    append_receipt(transaction, _lifted_id(quarantine_id), Receipt(LIFTED, body), None)
+    append_receipt(transaction, _lift_receipt_id(quarantine_id), Receipt(LIFTED, body), None)
     transaction.forget_quarantines()
     return True
 
 
-def _lifted_id(quarantine_id: str) -> str:
+def _lift_receipt_id(quarantine_id: str) -> str:
     return f"receipt:quarantine:{quarantine_id}:lifted"

@@ -74,7 +74,7 @@ class ReceiptRange:
             raise LedgerCorrupt(message) from error
 
 
-def sealed_last(view: LedgerView) -> int:
+def last_sealed_receipt(view: LedgerView) -> int:
     """Return the last receipt that is in a range, 0 before the first seal."""
     where = {"receipt_kind": RECEIPTS_SEALED}
     rows = view.tables.scan(TableQuery(schema.receipts, where, descending=True, limit=1))
@@ -113,7 +113,7 @@ def range_to_seal(view: LedgerView, *, for_outcomes: bool = False) -> ReceiptRan
     Raises:
         LedgerCorrupt: a receipt is missing.
     """
-    last, first = view.head().receipt_sequence, sealed_last(view) + 1
+    last, first = view.head().receipt_sequence, last_sealed_receipt(view) + 1
     is_due = last - first + 1 >= RANGE_MAX or not_under_the_tree(view) > 0
     if not is_due and not (for_outcomes and _has_outcome(view, first)):
         return None
@@ -133,7 +133,7 @@ def root_between(tables: TablesView, first: int, last: int) -> bytes:
     """Return the root over the receipts of a range, as they are stored; see `leaves_between`."""
     tree = Frontier()
     for leaves in leaves_between(tables, first, last):
-        tree = tree.extended(leaves)
+        tree = tree.extend(leaves)
     return tree.root
 
 
@@ -165,7 +165,7 @@ def leaves_of(view: LedgerView, sealed: ReceiptRange) -> list[bytes]:
 
 def follows(view: LedgerView, sealed: ReceiptRange) -> bool:
     """Tell whether a range is the next one: it goes on from the seal before, and is on record."""
-    is_next = sealed.first == sealed_last(view) + 1
+    is_next = sealed.first == last_sealed_receipt(view) + 1
     return is_next and sealed.is_before(view.head().receipt_sequence + 1)
 
 

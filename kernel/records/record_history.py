@@ -1,4 +1,4 @@
-"""The history of one record: which operations wrote it, which are in effect, what they come to.
+"""Reads the history of one record: which operations wrote it, and which are in effect.
 
 Undoing puts back what the operations in effect come to (§5.2, K2, decision kernel/0520):
 
@@ -210,7 +210,7 @@ class Contents:
         ]
         if not missing:
             return RecordState(begins)
-        return _applied_to(self._view, place, rules_of, begins, missing)
+        return _apply_effects(self._view, place, rules_of, begins, missing)
 
     def _follow(self, index: int, write: RecordWrite) -> None:
         before = self.in_effect
@@ -302,7 +302,7 @@ def _bits_below(index: int) -> int:
     return (1 << 2 * index) - 1
 
 
-def _applied_to(
+def _apply_effects(
     view: LedgerView,
     place: Place,
     rules_of: EffectRulesOf,

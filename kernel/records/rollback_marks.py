@@ -99,7 +99,7 @@ def _mark_after_undoing(mark: Document, records: Iterable[str], by: str) -> Docu
 
 def _back(mark: Document, from_operation_id: str) -> Document:
     undoings = [name for name in _undoings(mark) if name != from_operation_id]
-    return _brought_back(mark, from_operation_id) | {
+    return _revert_mark(mark, from_operation_id) | {
         "undoings": undoings,
         "undone_by": "" if "put_back" in mark or not undoings else undoings[-1],
     }
@@ -112,7 +112,7 @@ def mark_undone_1(operation: Operation, undone: Mapping[str, Places]) -> None:
         mark = mark_of(view, operation_id)
         _write(operation, _undone(mark, map(_name, places), operation.operation_id))
         for again in mark["undoes"]:
-            back = _brought_back(mark_of(view, again), operation_id)
+            back = _revert_mark(mark_of(view, again), operation_id)
             _write(operation, back | {"brought_back_by": operation.operation_id})
     own = mark_of(view, operation.operation_id)
     _write(operation, own | {"undoes": [*undone]})
@@ -136,7 +136,7 @@ def _undone(mark: Document, records: Iterable[str], by: str) -> Document:
     return mark | {"put_back": put_back, "undone_by": by if is_whole else ""}
 
 
-def _brought_back(mark: Document, from_operation_id: str) -> Document:
+def _revert_mark(mark: Document, from_operation_id: str) -> Document:
     """Return a mark without what one operation has undone of it."""
     put_back = {
         name: by for name, by in mark.get("put_back", {}).items() if by != from_operation_id

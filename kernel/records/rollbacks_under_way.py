@@ -1,4 +1,4 @@
-"""The rollback of an epoch that goes back in pages: where it stands, and what waits for it (§5.3).
+"""Follows an epoch's rollback in pages: where it stands, and what waits for it (§5.3).
 
 A row is there from the first page to the last but one; what the pages came to is in their receipts.
 Meanwhile the operations of the epoch that are left stay as the plan saw them: nothing is written

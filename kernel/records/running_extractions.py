@@ -1,4 +1,4 @@
-"""The extractions that a worker performs now, and those whose source has changed under them.
+"""Lists the extractions that a worker performs now, and those whose source has changed under them.
 
 A run has a row from its step to `running` until its next step. A write that gives its source
 another text marks the row in its own transaction; whoever reads the marks cancels the run and asks

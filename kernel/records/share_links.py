@@ -1,4 +1,4 @@
-"""Share links: a token is granted once and revoked once (§4.3.9, §4.3.10).
+"""Grants and revokes share links: a token is granted once and revoked once (§4.3.9, §4.3.10).
 
 Access that was revoked comes back with another link, never with the old token.
 """
@@ -6,22 +6,22 @@ Access that was revoked comes back with another link, never with the old token.
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import KernelEffect
-from kernel.records.comparison import granted
+from kernel.records.comparison import revocable_grants
 from kernel.records.external import request_external_effect
 from kernel.records.record import Applied, Operation, write_record
 from kernel.records.typed import (
     Name,
     Payload,
     Sha256,
+    next_version,
     stamp,
     standing,
     target_of,
-    validated,
-    written,
+    validate_payload,
 )
 from kernel.values.errors import EffectInapplicable
 
-COMPARISON = granted("share_link_revoke")
+COMPARISON = revocable_grants("share_link_revoke")
 
 
 class ShareLink(Payload):
@@ -46,12 +46,12 @@ def share_link(view: LedgerView, link_ref: str) -> Document | None:
 def apply_share_link_grant(effect: KernelEffect, operation: Operation) -> Applied:
     """Decide that a token is issued."""
     key = target_of(effect)
-    link = validated(ShareLink, effect.payload)
+    link = validate_payload(ShareLink, effect.payload)
     if operation.transaction.record(schema.share_links, key) is not None:
         raise EffectInapplicable(
             f"link {key} was granted", code="record_already_exists", field="target_ref"
         )
-    record = written(operation, schema.share_links, key, None, effect.payload)
+    record = next_version(operation, schema.share_links, key, None, effect.payload)
     applied = write_record(operation, schema.share_links, key, record)
     payload = {"recipient_email_hash": link.recipient_email_hash}
     request_external_effect(effect, operation, payload)
@@ -61,7 +61,7 @@ def apply_share_link_grant(effect: KernelEffect, operation: Operation) -> Applie
 def apply_share_link_revoke(effect: KernelEffect, operation: Operation) -> Applied:
     """Revoke a token that was granted."""
     key = target_of(effect)
-    validated(ShareTokenRevocation, effect.payload)
+    validate_payload(ShareTokenRevocation, effect.payload)
     before = standing(operation.transaction.record(schema.share_links, key), key)
     record = {
         **before,

@@ -1,4 +1,4 @@
-"""Artifacts as an evaluation reads them: a version, the fields of its phases, text and metadata."""
+"""Reads artifacts as an evaluation needs them: a version, its fields, text and metadata."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -231,7 +231,7 @@ class SourceClasses:
         self._nodes_alone = nodes_alone
         self._walked = self._looked_for = 0
         self._known: dict[str, str | None] = {}
-        kept = view.known_at_head() if isinstance(view, LedgerTransaction) else {}
+        kept = view.head_cache() if isinstance(view, LedgerTransaction) else {}
         self._walks: dict[str, _Walk] = kept.setdefault((_Walk, deep, nodes_alone), {})
         """Walks at this state of the record: the orchestrator and V8 ask for the same ones."""
 
@@ -255,7 +255,7 @@ class SourceClasses:
             if walk is not None and self._may_repeat(walk):
                 self._known[ref] = walk.visibility
             else:
-                self._known[ref] = self._looked_up(ref)
+                self._known[ref] = self._look_up(ref)
         return self._known[ref]
 
     def _may_repeat(self, walk: "_Walk") -> bool:
@@ -268,7 +268,7 @@ class SourceClasses:
         self._walked, self._looked_for = walked, looked_for
         return True
 
-    def _looked_up(self, ref: str) -> str | None:
+    def _look_up(self, ref: str) -> str | None:
         if ref.count("#") > MAX_NESTED or "\x00" in ref:
             # Not every store can be asked for U+0000, which is in no stored name.
             return MOST_RESTRICTIVE
@@ -315,7 +315,7 @@ class SourceClasses:
     def _place(self, ref: str) -> tuple[str, Iterable[str]] | None:
         """Return what a name itself says: its class, and what it was drawn from."""
         node = self._view.node(ref)
-        written = self._written_of(ref) if ref in self._targets else None
+        written = self._writes_of(ref) if ref in self._targets else None
         drawn: list[str] = []
         rank, known = 0, node is not None or written is not None
         if node is not None:
@@ -335,7 +335,7 @@ class SourceClasses:
             return visibility, drawn
         return None if span is None else (LEAST_RESTRICTIVE, drawn)
 
-    def _written_of(self, ref: str) -> tuple[int, list[str]] | None:
+    def _writes_of(self, ref: str) -> tuple[int, list[str]] | None:
         if self._written is None:
             self._written = _by_target(self._stated)
         return self._written.get(ref)

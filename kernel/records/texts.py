@@ -1,4 +1,4 @@
-"""The texts that spans point into, and how long they are (§9, §12.3).
+"""Reads the texts that spans point into, and how long they are (§9, §12.3).
 
 A source's text is its payload's `content` or, where it has none, its `text`, read back from its
 isolation markers. It is counted in Unicode code points.

@@ -1,10 +1,10 @@
-"""Topics: what is assigned to them, and which a user has anchored (§4.3.15, §4.3.16)."""
+"""Keeps topics: what is assigned to them, and which a user has anchored (§4.3.15, §4.3.16)."""
 
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
 from kernel.records.field_locks import check_unlocked
 from kernel.records.record import Applied, Operation, write_record
-from kernel.records.typed import Name, Payload, TypedStore, node_reference, stamp, validated
+from kernel.records.typed import Name, Payload, TypedStore, node_reference, stamp, validate_payload
 from kernel.values.errors import EffectInapplicable
 
 TOPIC = "Topic"
@@ -23,7 +23,7 @@ ASSIGNMENTS = TypedStore(schema.topic_assignments, TopicAssignment, frozenset({"
 def apply_topic_assignment(effect: KernelEffect, operation: Operation) -> Applied:
     """Put a node under a topic, or take it away."""
     if effect.effect_kind not in ASSIGNMENTS.retract_kinds:
-        payload = validated(TopicAssignment, effect.payload)
+        payload = validate_payload(TopicAssignment, effect.payload)
         node_reference(operation, payload.topic_id, "payload.topic_id", TOPIC)
         node_reference(operation, payload.node_id, "payload.node_id", None)
     return ASSIGNMENTS.apply(effect, operation)

@@ -60,12 +60,12 @@ class TypedStore:
         key = target_of(effect)
         before = operation.transaction.record(self.table, key)
         if effect.effect_kind in self.retract_kinds:
-            record = retracted(operation, standing(before, key))
+            record = retracted_record(operation, standing(before, key))
         else:
-            payload = validated(self.model, effect.payload)
+            payload = validate_payload(self.model, effect.payload)
             for name, table in self.references.items():
                 check_reference(operation, table, getattr(payload, name), f"payload.{name}")
-            record = written(operation, self.table, key, before, effect.payload)
+            record = next_version(operation, self.table, key, before, effect.payload)
         return write_record(operation, self.table, key, record)
 
 
@@ -80,7 +80,7 @@ def target_of(effect: KernelEffect) -> str:
     return effect.target_ref
 
 
-def validated(model: type[AnyPayload], payload: Document) -> AnyPayload:
+def validate_payload(model: type[AnyPayload], payload: Document) -> AnyPayload:
     """Read a payload as its model."""
     try:
         return model.model_validate_json(canonicalize(payload))
@@ -112,7 +112,7 @@ def standing(before: Document | None, key: str) -> Document:
     return before
 
 
-def written(
+def next_version(
     operation: Operation, table: Table, key: str, before: Document | None, payload: Document
 ) -> Document:
     """Return a record in its next version."""
@@ -125,7 +125,7 @@ def written(
     }
 
 
-def retracted(operation: Operation, before: Document) -> Document:
+def retracted_record(operation: Operation, before: Document) -> Document:
     """Return a record as it is once it has been taken back."""
     return {
         **before,

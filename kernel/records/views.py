@@ -1,4 +1,4 @@
-"""Materialized views: stale once they are said to be, or once what they show was written (§4.3.6).
+"""Keeps materialized views: stale once told so, or once what they show was written (§4.3.6).
 
 A view may name the node that it shows. It then keeps which operation had written the node when it
 was computed, so every later write of the node makes it stale, and a write that is undone makes it

@@ -1,4 +1,4 @@
-"""The state as it was just before an operation, to be read through and written nowhere.
+"""Reads the state as it was just before an operation, which is written nowhere.
 
 A record as of a sequence is the pre-image of the first effect on it at or after that sequence;
 where there is none, nobody has written it since, and it is the record that stands. A record that is
@@ -22,6 +22,7 @@ from sqlalchemy import Table
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.past_rows import check_sequence
 from kernel.ledger.schema import store_of
 from kernel.ledger.store.catalog import ContentReport, StorageFault
 from kernel.ledger.store.keys import key_names
@@ -41,6 +42,18 @@ RECORDS_KNOWN_MAX = 100_000
 
 _NEVER_CHANGING = frozenset({"blobs", "pre_images", "chain_head"})
 """Tables read as they are: two that are keyed by their content, and the head."""
+
+
+def view_as_of(view: LedgerView, sequence: int) -> LedgerView:
+    """Return the typed stores as they stood behind a row, before the next one.
+
+    Raises:
+        StateAsOfUnknown: `state_as_of_ahead`.
+    """
+    check_sequence(view, sequence)
+    state = StateAsOf(view.tables, lambda damaged: view.quarantines().expect_none_over(damaged))
+    state.begin(sequence + 1, ())
+    return LedgerView(state)
 
 
 class StateAsOf:
@@ -155,7 +168,7 @@ class StateAsOf:
         if store is not None and store.written_once:
             row = self._tables.get(table, key)
             return row if row is not None and self._was_written(row) else None
-        pre_image_hash = self._found_by_own(name, key)
+        pre_image_hash = self._state_before_own(name, key)
         if pre_image_hash is None:
             effect = self._next_effect(name, key)
             if effect is None:
@@ -163,7 +176,7 @@ class StateAsOf:
             pre_image_hash = str(effect["pre_image_hash"])
         return self._row_of_pre_image(table, key, pre_image_hash) if pre_image_hash else None
 
-    def _found_by_own(self, name: str, key: str) -> str | None:
+    def _state_before_own(self, name: str, key: str) -> str | None:
         """Return the state that the operation met under a key, by its first effect on it.
 
         Most records are known from the operations before, so effects are read when one is not.

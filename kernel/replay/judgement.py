@@ -17,7 +17,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import position_of
 from kernel.model.model_output import RecordedModelOutput, fingerprint
 from kernel.model.replay import AuditReplayStrategy, BlockReason
-from kernel.records.model_outputs import stated_part, statement_of
+from kernel.records.model_outputs import producer_fields, statement_of
 from kernel.replay.reproduce import Reproduction, reproduce, reproduce_range
 from kernel.values.model_registry import ModelRegistry
 
@@ -167,7 +167,7 @@ def _whole_fingerprint_matches(
     parts = (output.model_version, output.prompt_hash, output.parameter_hash)
     return (
         fingerprint(*parts) == output.fingerprint_combined
-        and stated_part(record) == statement_of(output)
+        and producer_fields(record) == statement_of(output)
         and output.model_version == current_version
     )
 

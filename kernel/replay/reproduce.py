@@ -1,4 +1,4 @@
-"""The effects of an operation computed again and held against the recorded bytes (kernel/0088).
+"""Computes an operation's effects again and compares them with the record (kernel/0088).
 
 The envelope is applied by the rules of the version that its row seals, to the state as it was just
 before. What comes out must be the stored effects, byte for byte, and hash to what the row of the
@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import orjson
 
-from kernel.authority.recompute_pages import operation_named, ordinals_of
+from kernel.authority.recompute_pages import ordinals_of, resolve_operation
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import STATED, effect_in
 from kernel.ledger.blob_commitment import blob_commitment
@@ -26,7 +26,7 @@ from kernel.model.receipt import MANIFEST_RECEIPT, Receipt
 from kernel.records.record import Operation
 from kernel.replay.asof import StateAsOf
 from kernel.transaction.apply import Rules
-from kernel.transaction.rules import known_rules_of
+from kernel.transaction.rules import rules_or_raise
 from kernel.values.canonical import canonicalize, canonicalize_plain, sha256_hex
 from kernel.values.errors import EffectInapplicable, LedgerCorrupt
 from kernel.values.host import Host, parse_time_us
@@ -99,7 +99,7 @@ def reproduce(view: LedgerView, operation_id: str) -> Reproduction | None:
         RulesVersionUnknown: when it was recorded under rules that this program does not have.
         RangeQuarantined: when its row is quarantined, or one that tells of the state that it met.
     """
-    named = operation_named(view, operation_id)
+    named = resolve_operation(view, operation_id)
     if named is None:
         return None
     expect_sound = view.quarantines().expect_none_over
@@ -348,7 +348,7 @@ def _effect_of(stated: Document) -> KernelEffect:
 
 def _rules_of(recorded: _Recorded) -> Rules:
     version, place = recorded.document["rules_version"], f"row {recorded.sequence} of the log"
-    return known_rules_of(version, place)
+    return rules_or_raise(version, place)
 
 
 def _row_document(row: Row) -> Document:

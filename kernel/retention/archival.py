@@ -1,4 +1,4 @@
-"""The steps of archival: what takes long is done on a snapshot, and the rest in one transaction.
+"""Takes the steps of archival: the long ones on a snapshot, the rest in one transaction.
 
 Old rows of the log are moved first, then envelopes are collected (`log_archival.py`), then contents
 of thoughts are moved (`thought_contents.py`) and then their records and trees
@@ -38,9 +38,9 @@ from kernel.retention.thought_contents import (
     WrittenContents,
     finish_round,
     move_contents,
-    prepared_contents,
+    prepare_contents,
 )
-from kernel.retention.thought_records import WrittenRecords, move_records, prepared_records
+from kernel.retention.thought_records import WrittenRecords, move_records, prepare_records
 from kernel.values.model_registry import ModelRegistry
 
 PreparedStep = (
@@ -91,7 +91,7 @@ class ArchivalStep:
     """Commitments whose contents have to be deleted from the archive again."""
 
 
-def prepared_step(
+def prepare_step(
     view: LedgerView, archive: Archive, retention: Retention, now_us: int
 ) -> PreparedStep | None:
     """Do what takes long of the next step that is due, None where none is.
@@ -108,14 +108,14 @@ def prepared_step(
         if index is not None:
             return read_segment(view, archive, index)
     if archive.is_configured:
-        thoughts = _prepared_thoughts(view, archive, retention)
+        thoughts = _prepare_thoughts(view, archive, retention)
         if thoughts is not None:
             return thoughts
     # Answers are looked for last: that reads each receipt by which one was released.
-    return _prepared_answers(view, retention, now_us)
+    return _prepare_answers(view, retention, now_us)
 
 
-def _prepared_answers(
+def _prepare_answers(
     view: LedgerView, retention: Retention, now_us: int
 ) -> PastSegment | DueAnswers | None:
     """Return what is to be done about the answers of models (§6.5)."""
@@ -126,17 +126,17 @@ def _prepared_answers(
     return None if retention.models is None else due_answers(view, retention.models, now_us)
 
 
-def _prepared_thoughts(
+def _prepare_thoughts(
     view: LedgerView, archive: Archive, retention: Retention
 ) -> WrittenContents | WrittenRecords | FinishedRound | None:
     """Do what takes long of the next contents or records that are due."""
     if retention.rounds_kept is not None:
-        contents = prepared_contents(view, archive, retention.rounds_kept)
+        contents = prepare_contents(view, archive, retention.rounds_kept)
         if contents is not None:
             return contents
     if retention.rounds_warm is None:
         return None
-    return prepared_records(view, archive, retention.rounds_warm)
+    return prepare_records(view, archive, retention.rounds_warm)
 
 
 def take_step(transaction: LedgerTransaction, prepared: PreparedStep) -> ArchivalStep:

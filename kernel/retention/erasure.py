@@ -1,4 +1,4 @@
-"""Erasing a payload: its content and salt go, its commitment and all that was proved stay (P6).
+"""Erases a payload: its content and salt go, its commitment and all that was proved stay (P6).
 
 A payload is what the record commits to and holds nowhere else: the content of a thought, the
 answer of a model. Both go in one transaction with a tombstone, an operation of the log that names
@@ -21,7 +21,7 @@ from kernel.ledger.store.tables import TableQuery
 from kernel.model.receipt import Receipt
 from kernel.records.legal_holds import ErasureRefused, Grounds, hold_on
 from kernel.records.operator_decisions import Decide, payload_target
-from kernel.thoughts.sessions import content_commitment, thought_named
+from kernel.thoughts.sessions import content_commitment, thought_of_id
 
 ERASED = "payload_erased"
 
@@ -77,7 +77,7 @@ def erase(
             raise ErasureRefused(message, code="payload_not_erasable")
         transaction.drop_blob(commitment)
     if receipt is None:
-        said = grounds.decided(PAYLOAD_ERASE, payload_target(commitment), decide)
+        said = grounds.decide(PAYLOAD_ERASE, payload_target(commitment), decide)
         operation_id = said["decided_by_operation_id"]
         transaction.next_commit_time_us()
         body = {
@@ -97,7 +97,7 @@ def commitment_of(view: LedgerView, payload: ErasablePayload) -> str:
         ErasureRefused: `payload_unknown`.
     """
     if payload.kind == "thought":
-        row = thought_named(view, payload.session_id, payload.payload_id)
+        row = thought_of_id(view, payload.session_id, payload.payload_id)
         if row is not None:
             return content_commitment(row)
     else:

@@ -1,4 +1,4 @@
-"""Old rows of the log move into segments of the archive, tile by tile (§17.7).
+"""Moves old rows of the log into segments of the archive, tile by tile (§17.7).
 
 1. *Written.* The file of a segment is put into the archive and read back from there.
 2. *Moved.* In one transaction the index of its rows and the segment's row are written, a durable
@@ -27,7 +27,7 @@ from kernel.ledger.archive_segment import (
     SegmentRow,
     content_hash_of,
     first_sequence_of,
-    packed,
+    pack_segment,
 )
 from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
@@ -133,7 +133,7 @@ def write_segment(view: LedgerView, archive: Archive, segment_index: int) -> Wri
         LedgerCorrupt: a row or an envelope is not what its hash says.
     """
     rows, held = _rows_with_openings(view, segment_index)
-    content = packed(segment_index, held)
+    content = pack_segment(segment_index, held)
     content_hash = content_hash_of(content)
     archive.files.put(content_hash, content)
     if archive.read(content_hash).rows != tuple(held):
@@ -210,7 +210,7 @@ def collect_envelopes(transaction: LedgerTransaction, read: ReadSegment) -> int:
     return len(read.blob_refs)
 
 
-def apply_archived(transaction: LedgerTransaction, body: Document) -> None:
+def apply_archival(transaction: LedgerTransaction, body: Document) -> None:
     """Write what a receipt says of a segment; verification makes the same rows of it."""
     transaction.tables.put(
         schema.archive_segments,
@@ -225,14 +225,14 @@ def apply_archived(transaction: LedgerTransaction, body: Document) -> None:
     )
 
 
-def apply_collected(transaction: LedgerTransaction, body: Document) -> None:
+def apply_collection(transaction: LedgerTransaction, body: Document) -> None:
     """Write that a segment's envelopes are collected."""
     key = (int(body["segment_index"]),)
     transaction.tables.update(schema.archive_segments, key, {"collected": 1})
 
 
 SEGMENT_WRITES: Mapping[str, Callable[[LedgerTransaction, Document], None]] = MappingProxyType(
-    {ARCHIVED: apply_archived, COLLECTED: apply_collected}
+    {ARCHIVED: apply_archival, COLLECTED: apply_collection}
 )
 """By the kind of receipt."""
 

@@ -112,9 +112,7 @@ def read_past_segment(view: LedgerView, segment_index: int) -> PastSegment:
     rows = view.log_rows(after=first - 1, limit=SEGMENT_ROWS)
     contents = (view.blob(row["envelope_payload_blob_ref"]) for row in rows)
     envelopes = [orjson.loads(content) for content in contents if content is not None]
-    references = (
-        (str(envelope["operation_id"]), _outputs_named(envelope)) for envelope in envelopes
-    )
+    references = ((str(envelope["operation_id"]), _output_ids(envelope)) for envelope in envelopes)
     return PastSegment(segment_index, tuple(entry for entry in references if entry[1]))
 
 
@@ -130,19 +128,19 @@ def release_segment(transaction: LedgerTransaction, past: PastSegment) -> int:
     released = 0
     for operation_id, output_ids in past.references:
         if not is_archived(transaction, operation_id):
-            _append_archived(transaction, operation_id, output_ids)
+            _append_archival(transaction, operation_id, output_ids)
             released += 1
     body = {"segment_index": str(past.segment_index), "operations": released}
     append_receipt(transaction, receipt_id, Receipt(SEGMENT_RELEASED_KIND, body), None)
     return released
 
 
-def _outputs_named(envelope: Document) -> tuple[str, ...]:
+def _output_ids(envelope: Document) -> tuple[str, ...]:
     stated = envelope.get("recorded_model_outputs") or ()
     return tuple(sorted({output["recorded_output_id"] for output in stated}))
 
 
-def _append_archived(
+def _append_archival(
     transaction: LedgerTransaction, operation_id: str, output_ids: tuple[str, ...]
 ) -> None:
     body = {"released_model_output_ids": list(output_ids)}
@@ -185,7 +183,7 @@ def collect_answers(transaction: LedgerTransaction, due: DueAnswers) -> list[str
         transaction.drop_blob(blob_ref)
         transaction.next_commit_time_us()
         for record in records:
-            _append_collected(transaction, record, due.now_us)
+            _append_collection(transaction, record, due.now_us)
             collected.append(record["recorded_output_id"])
     return collected
 
@@ -260,7 +258,7 @@ def _releases_by_output(view: LedgerView) -> dict[str, _Released]:
     return released
 
 
-def _append_collected(transaction: LedgerTransaction, record: Document, now_us: int) -> None:
+def _append_collection(transaction: LedgerTransaction, record: Document, now_us: int) -> None:
     names = ("recorded_output_id", "output_payload_blob_ref", "model_version")
     body = {name: record[name] for name in names} | {"collected_at": iso_time(now_us)}
     receipt_id = f"receipt:{transaction.host.new_id()}"

@@ -1,4 +1,4 @@
-"""Contents of thoughts leave the database once their round is old enough (seed 002, tiers).
+"""Moves contents of thoughts out of the database once their round is old (seed 002, tiers).
 
 The rounds that were sealed last, so many as are kept, have everything in the database. Of older
 ones the contents move to the archive, a file each, and what stays is what every proof is made of:
@@ -107,7 +107,7 @@ def lies_in_archive(view: LedgerView, commitment: str) -> bool:
     return True
 
 
-def prepared_contents(
+def prepare_contents(
     view: LedgerView, archive: Archive, rounds_kept: int
 ) -> WrittenContents | FinishedRound | None:
     """Write the next page that is due into the archive, and read it back; None where none is.
@@ -166,7 +166,7 @@ def finish_round(transaction: LedgerTransaction, finished: FinishedRound) -> Non
         append_receipt(transaction, receipt_id, Receipt(finished.receipt_kind, body), None)
 
 
-def rounds_archived(view: LedgerView) -> int:
+def count_archived_rounds(view: LedgerView) -> int:
     """Return of how many rounds all contents were moved."""
     return view.tables.count(TableQuery(schema.receipts, {"receipt_kind": ROUND_ARCHIVED}))
 

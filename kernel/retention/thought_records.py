@@ -20,7 +20,7 @@ from kernel.ledger.archive_segment import content_hash_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.store.tables import TableQuery
-from kernel.ledger.thought_segment import SegmentThought, packed_thoughts
+from kernel.ledger.thought_segment import SegmentThought, pack_thoughts
 from kernel.model.receipt import Receipt
 from kernel.proof.eta_tree import eta_height, eta_index
 from kernel.retention.thought_contents import FinishedRound, due_rounds, pages_of, round_is_moved
@@ -73,7 +73,7 @@ def nodes_through(sequence: int, count: int) -> int:
     return 2 * sequence - sequence.bit_count()
 
 
-def prepared_records(
+def prepare_records(
     view: LedgerView, archive: Archive, rounds_warm: int
 ) -> WrittenRecords | FinishedRound | None:
     """Write the next thoughts that are due into a file, and read it back; None where none are.
@@ -114,7 +114,7 @@ def move_records(transaction: LedgerTransaction, written: WrittenRecords) -> int
     }
     receipt_id = f"receipt:thoughts:{session_id}:{written.first_sequence}:cold"
     append_receipt(transaction, receipt_id, Receipt(RECORDS_ARCHIVED, body), None)
-    apply_moved(transaction, body)
+    apply_move(transaction, body)
     for sequence in range(written.first_sequence, written.last_sequence + 1):
         tables.delete(schema.thought_records, session_id, sequence)
     for index in range(written.first_node, written.last_node + 1):
@@ -122,7 +122,7 @@ def move_records(transaction: LedgerTransaction, written: WrittenRecords) -> int
     return written.last_sequence - written.first_sequence + 1
 
 
-def apply_moved(transaction: LedgerTransaction, body: Document) -> None:
+def apply_move(transaction: LedgerTransaction, body: Document) -> None:
     """Write what a receipt says of a file; verification makes the same row of it."""
     places = ("first_sequence", "last_sequence", "first_node", "last_node")
     names = ("content_hash", "session_id", "stored_bytes")
@@ -131,7 +131,7 @@ def apply_moved(transaction: LedgerTransaction, body: Document) -> None:
 
 
 THOUGHT_SEGMENT_WRITES: Mapping[str, Callable[[LedgerTransaction, Document], None]] = (
-    MappingProxyType({RECORDS_ARCHIVED: apply_moved})
+    MappingProxyType({RECORDS_ARCHIVED: apply_move})
 )
 """By the kind of receipt."""
 
@@ -140,7 +140,7 @@ def _archive_records(
     view: LedgerView, archive: Archive, session_id: str, round_number: int, first: int, last: int
 ) -> WrittenRecords:
     thoughts = tuple(_thoughts(view, session_id, first, last))
-    content = packed_thoughts(session_id, first, thoughts)
+    content = pack_thoughts(session_id, first, thoughts)
     content_hash = content_hash_of(content)
     archive.files.put(content_hash, content)
     held = archive.read_thoughts(content_hash)

@@ -1,4 +1,4 @@
-"""Compensations: effects of the named operation, for an effect that has no inverse (§5.3).
+"""Finds compensations: effects of the named operation, for an effect that has no inverse (§5.3).
 
 A compensation goes from the state that the effect left to one that undoes what it meant. It is an
 ordinary operation with a verb of its own, so where the state no longer admits it, it is refused.

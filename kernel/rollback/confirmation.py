@@ -1,4 +1,4 @@
-"""Confirmation tokens: somebody with the right role has seen what would happen (K17).
+"""Issues and checks confirmation tokens: the right role has seen what would happen (K17).
 
 A token is signed with its role's key and bound to tier, scope and the digest of the operations in
 scope, so it confirms one plan and no other. It expires, and its id becomes part of the operation

@@ -1,4 +1,7 @@
-"""The envelopes that undoing consists of; every one goes through all checks like any other."""
+"""Makes the envelopes of undoing; every one goes through all checks like any other."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from kernel.algebra.effects import REVERSIBLE
 from kernel.algebra.verbs import ROLLBACK
@@ -18,9 +21,19 @@ from kernel.values.host import iso_time
 from kernel.values.idempotency_keys import runtime_key
 from kernel.values.pressure import COST_MAX
 
+NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
 
-def inverse_envelope(transaction: LedgerTransaction, step: RollbackStep, tier: int) -> Document:
-    """Return the operation that undoes an operation's reversible effects, the last one first."""
+
+def inverse_envelope(
+    transaction: LedgerTransaction,
+    step: RollbackStep,
+    tier: int,
+    said: Mapping[str, str] = NOTHING_SAID,
+) -> Document:
+    """Return the operation that undoes an operation's reversible effects, the last one first.
+
+    The receipt of tier 1 has what was `said` of who undoes it, and why.
+    """
     key = _key(transaction, step, f"tier_{tier}_inverse")
     fields = _of_original(transaction, step) | {
         "target_refs": step.envelope["target_refs"],
@@ -36,6 +49,7 @@ def inverse_envelope(transaction: LedgerTransaction, step: RollbackStep, tier: i
         }
         if step.request_id is not None:
             body["request_id"] = step.request_id
+        body |= said
         document["primitive_effects"].append(receipt_effect("tier_1_rollback", body))
     return document
 

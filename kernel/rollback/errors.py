@@ -1,4 +1,4 @@
-"""The error of a rollback that is refused."""
+"""Defines the error of a rollback that is refused."""
 
 from typing import Any
 

@@ -1,9 +1,10 @@
-"""Carrying a plan out: all of it or nothing, an epoch's page by page (§5.2, §5.3, K21).
+"""Carries a plan out: all of it or nothing, an epoch's page by page (§5.2, §5.3, K21).
 
 A page is a transaction. What it came to, and where the next one begins, is recorded with it, so
 whoever asks again goes on there.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,7 @@ from kernel.model.result import RejectedResult, SubmissionDocument, SubmissionRe
 from kernel.rollback.compensation import compensating_effects
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.envelopes import (
+    NOTHING_SAID,
     compensating_envelope,
     envelope,
     inverse_envelope,
@@ -109,16 +111,21 @@ class EpochRollback:
 
 
 def rollback_operation(
-    kernel: Kernel, transaction: LedgerTransaction, operation_id: str
+    kernel: Kernel,
+    transaction: LedgerTransaction,
+    operation_id: str,
+    said: Mapping[str, str] = NOTHING_SAID,
 ) -> OperationRollback:
     """Undo one wholly reversible operation; durable when the caller's transaction is.
+
+    `said` is who has it undone (`decided_by`), and why (`reason`), as far as that was said.
 
     Raises:
         RollbackRefused: see `plan_operation`; `rollback_refused` where a check refuses the inverse.
     """
     plan = plan_operation(transaction, operation_id)
     with transaction.savepoint():
-        document = inverse_envelope(transaction, plan.steps[0], 1)
+        document = inverse_envelope(transaction, plan.steps[0], 1, said)
         return OperationRollback(operation_id, _submit(kernel, transaction, document))
 
 
@@ -129,6 +136,7 @@ def rollback_epoch(
     *,
     confirmations: Confirmations,
     user_confirmation_token: str | None = None,
+    said: Mapping[str, str] = NOTHING_SAID,
 ) -> EpochRollback:
     """Undo an epoch, or its next page: inverses, compensations, and receipts of what was done.
 
@@ -151,7 +159,7 @@ def rollback_epoch(
     operation_id = confirmed_operation_id(transaction, confirmation_id)
     with transaction.savepoint():
         word = confirmation_id or plan.confirmation_id
-        return _undo_epoch(kernel, transaction, plan, operation_id, word)
+        return _undo_epoch(kernel, transaction, plan, operation_id, word, said)
 
 
 def confirmed_operation_id(transaction: LedgerTransaction, confirmation_id: str | None) -> str:
@@ -174,6 +182,7 @@ def _undo_epoch(
     plan: RollbackPlan,
     operation_id: str,
     confirmation_id: str,
+    said: Mapping[str, str],
 ) -> EpochRollback:
     inverses: list[str] = []
     compensations: list[Document] = []
@@ -192,6 +201,7 @@ def _undo_epoch(
         "page": plan.page,
         "undone_from_sequence": str(plan.undone_from_sequence),
         "operations_left": plan.operations_left,
+        **said,
     }
     effects = [receipt_effect("tier_2_rollback", body)]
     if plan.persists:

@@ -12,7 +12,7 @@ rollback stands; meanwhile nothing comes into its way (`kernel/records/rollbacks
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -29,7 +29,12 @@ from kernel.algebra.verbs import (
     ROLLBACK,
     THOUGHT_VERBS,
 )
-from kernel.authority.recompute_pages import is_page, operation_named, ordinals_of, recompute_alone
+from kernel.authority.recompute_pages import (
+    is_page,
+    ordinals_of,
+    recompute_alone,
+    resolve_operation,
+)
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
@@ -161,7 +166,7 @@ def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
             `rollback_nothing_to_undo`, `rollback_under_way` for one of an epoch that is being
             rolled back, or what `check_free` raises.
     """
-    named = operation_named(view, operation_id)
+    named = resolve_operation(view, operation_id)
     if named is None:
         raise RollbackRefused("operation_not_found", f"no operation {operation_id} is on the log")
     row, step = named.row, step_of(view, named.row)
@@ -185,6 +190,33 @@ def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
     plan = _Planned(1, operation_id)
     plan.take(_free(view, step, restoration))
     return plan.plan()
+
+
+def plan_operations(view: LedgerView, operation_ids: Collection[str]) -> RollbackPlan:
+    """Plan the inverses of operations that go together, the newest first (tier 1).
+
+    None of them stands in the way of another. Those that were undone before are left out.
+
+    Raises:
+        RollbackRefused: as `plan_operation`, of the newest that cannot go with the others.
+    """
+    rows = [view.log_row_of(operation_id) for operation_id in operation_ids]
+    known = [row for row in rows if row is not None]
+    names = {row["operation_id"] for row in known}
+    begun = view.rollback_under_way()
+    if begun is not None:
+        raise _under_way(begun)
+    restoration = Restoration(view, lambda later: later["operation_id"] in names)
+    planned = _Planned(1, " ".join(sorted(names)))
+    for row in sorted(known, key=lambda row: row["ec_sequence_number"], reverse=True):
+        if mark_of(view, row["operation_id"])["undone_by"]:
+            planned.leave_out(row)
+            continue
+        step = step_of(view, row)
+        _check_belief(step)
+        _check_tier_1(step)
+        planned.take(_free(view, step, restoration))
+    return planned.plan()
 
 
 def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:

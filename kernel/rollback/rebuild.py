@@ -1,4 +1,4 @@
-"""Tier 3: the state is built again from the log, and proved equal to it (§5.4, kernel/0037).
+"""Builds the state again from the log, and proves it equal to it: tier 3 (§5.4, kernel/0037).
 
 The history is verified first: a log that does not hold is no ground to build on. Then every row is
 folded into an empty ledger, and each stored record that differs is archived and replaced.
@@ -195,7 +195,7 @@ class Prepared:
             *_effects_outside(view, max(self._head.ec_sequence_number, self._checkpoint)),
         )
         if len(skipped) > SKIPPED_MAX:
-            raise _too_much_skipped()
+            raise _skip_limit_refusal()
         return replace(self.plan, irreversible_skipped=skipped, differences=differences)
 
     @property
@@ -356,7 +356,7 @@ def _effects_outside(view: LedgerView, checkpoint: int) -> Iterator[Document]:
                     continue
                 count += 1
                 if count > SKIPPED_MAX:
-                    raise _too_much_skipped()
+                    raise _skip_limit_refusal()
                 yield {
                     "operation_id": row["operation_id"],
                     "effect_kind": effect["effect_kind"],
@@ -365,7 +365,7 @@ def _effects_outside(view: LedgerView, checkpoint: int) -> Iterator[Document]:
         after = rows[-1]["ec_sequence_number"]
 
 
-def _too_much_skipped() -> RollbackRefused:
+def _skip_limit_refusal() -> RollbackRefused:
     return RollbackRefused(
         "rebuild_too_much_skipped",
         f"more than {SKIPPED_MAX} effects outside; choose a later checkpoint",

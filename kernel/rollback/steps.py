@@ -1,4 +1,4 @@
-"""The step of a rollback that undoes one operation: its effects as declared and as applied."""
+"""Plans the step of a rollback that undoes one operation: its effects, declared and applied."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -62,7 +62,7 @@ def sources_of(
     shown_nodes = {ref: shown.of_ref(ref) for ref in affected if view.node(ref) is not None}
     refs = [*{**stated, **shown_nodes}]
     classes = [(shown_nodes | stated)[ref] for ref in refs]
-    further = _classes_shown(run.changes)
+    further = _written_classes(run.changes)
     if run.envelope is not None:
         further += run.envelope.source_visibility_taint
         further.append(run.envelope.resolved_output_visibility_class)
@@ -80,7 +80,7 @@ def sources_of(
     return Sources(tuple(refs), taint, tuple(dict.fromkeys(upstream)))
 
 
-def _classes_shown(changes: Iterable[RecordChange]) -> list[Any]:
+def _written_classes(changes: Iterable[RecordChange]) -> list[Any]:
     """Classes that the operation itself would give to what it writes."""
     after = (change.after for change in changes)
     return [

@@ -35,7 +35,7 @@ class Shown:
             if change.store in stores and change.after is not None:
                 yield change, change.before or {}, change.after
 
-    def stated(self, *kinds: str) -> KernelEffect | None:
+    def first_effect(self, *kinds: str) -> KernelEffect | None:
         """Return the first effect of some canonical kinds."""
         of_kind = (effect for effect in self.effects if canonical_kind(effect.effect_kind) in kinds)
         return next(of_kind, None)
@@ -97,7 +97,7 @@ def _edge_write(shown: Shown) -> Fields:
 
 def _binding_fire(shown: Shown) -> Fields:
     generation = next(shown.changes_of("binding_generation_snapshots"), None)
-    stated = shown.stated("binding_generation_advance", "receipt_only", "node_write")
+    stated = shown.first_effect("binding_generation_advance", "receipt_only", "node_write")
     payload: Fields = {} if stated is None else stated.payload
     binding_id = payload.get("binding_id", None if stated is None else stated.target_ref)
     return {
@@ -182,7 +182,7 @@ def _extraction_outcome(shown: Shown) -> Fields:
 
 
 def _search_plan(shown: Shown) -> Fields:
-    stated = shown.stated("receipt_only")
+    stated = shown.first_effect("receipt_only")
     return {"plan": None if stated is None else stated.payload}
 
 

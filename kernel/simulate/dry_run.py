@@ -1,4 +1,4 @@
-"""The operation submitted in earnest, looked at, and undone (§11.5 step 2, decision kernel/0040).
+"""Submits the operation in earnest, looks at it, and undoes it (§11.5 step 2, kernel/0040).
 
 It goes through the same `Kernel.submit` as any other, checks included, under a savepoint that is
 always left by an exception. So a preview shows what would happen and not a model of it. The

@@ -1,4 +1,4 @@
-"""`simulate_operation`: what would happen if, as an operation of its own (§11.5).
+"""Answers what would happen if, as an operation of its own: `simulate_operation` (§11.5).
 
 1. An operation that cannot be simulated leaves a receipt that says so, and nothing else.
 2. One that would set off outside what its policy forbids is blocked, with a receipt. It goes on

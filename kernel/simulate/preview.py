@@ -1,4 +1,4 @@
-"""From a dry run to the state of a preview: its kind, its payload, its cost (§11.2, §11.5 step 6).
+"""Turns a dry run into the state of a preview: kind, payload, cost (§11.2, §11.5 step 6).
 
 Tables decide: an operation kind has its preview kind by name or by the first kind of effect that
 its verb requires, and each preview kind has one function that says what it shows.

@@ -1,4 +1,4 @@
-"""Sessions of thoughts and rounds as the record has them."""
+"""Reads Sessions of thoughts and rounds as the record has them."""
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView

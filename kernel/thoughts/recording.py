@@ -37,7 +37,7 @@ from kernel.model.thought_receipts import (
     ThoughtChainVerified,
     ThoughtRecorded,
 )
-from kernel.proof.eta_tree import ETA_ALGORITHM, EtaNode, eta_appended, eta_closing
+from kernel.proof.eta_tree import ETA_ALGORITHM, EtaNode, append_eta_leaf, eta_closing
 from kernel.proof.merkle_tree import Frontier, leaf_hash
 from kernel.proof.rounds import round_genesis, round_seal
 from kernel.proof.seals import SESSION_SEAL, check_signatures, seal_bytes
@@ -54,7 +54,7 @@ from kernel.thoughts.sessions import (
     open_round,
     session_of,
     sessions_of_round,
-    thought_named,
+    thought_of_id,
 )
 from kernel.values.canonical import GENESIS_HASH, canonicalize
 from kernel.values.errors import EffectInapplicable
@@ -100,7 +100,7 @@ def _record(operation: Operation, stated: ThoughtRecorded) -> None:
     transaction, tables = operation.transaction, operation.transaction.tables
     row = session_of(transaction, stated.session_id)
     check_room(row)
-    if thought_named(transaction, stated.session_id, stated.thought_id) is not None:
+    if thought_of_id(transaction, stated.session_id, stated.thought_id) is not None:
         raise ThoughtRefused(f"{stated.thought_id} is on the record", code="thought_conflict")
     before, count = row["thought_count"], row["thought_count"] + 1
     content = ThoughtRecord(
@@ -121,7 +121,9 @@ def _record(operation: Operation, stated: ThoughtRecorded) -> None:
             "ec_sequence_number": operation.sequence,
         },
     )
-    eta, nodes = eta_appended(Frontier.of_bytes(before, row["eta_frontier"]), bytes.fromhex(head))
+    eta, nodes = append_eta_leaf(
+        Frontier.of_bytes(before, row["eta_frontier"]), bytes.fromhex(head)
+    )
     rfc6962 = Frontier.of_bytes(before, row["rfc6962_frontier"]).append(leaf_hash(content))
     _add_nodes(tables, stated.session_id, nodes)
     tables.put(

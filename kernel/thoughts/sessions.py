@@ -101,7 +101,7 @@ def thought_document(view: LedgerView, session_id: str, sequence: int) -> Docume
     return document
 
 
-def thought_named(view: LedgerView, session_id: str, thought_id: str) -> Row | None:
+def thought_of_id(view: LedgerView, session_id: str, thought_id: str) -> Row | None:
     """Return the row of a thought by its id, None where the session has no such thought."""
     where = {"session_id": session_id, "thought_id": thought_id}
     rows = view.tables.scan(TableQuery(schema.thought_records, where, limit=1))

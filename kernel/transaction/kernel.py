@@ -1,4 +1,4 @@
-"""The transaction kernel's entry: check, order, apply, receipt, seal (§1.4, §2.2, §2.3).
+"""Submits an envelope: check, order, apply, receipt, seal (§1.4, §2.2, §2.3).
 
 One call handles one envelope inside a transaction that the caller opened; several calls may share
 a transaction (group commit), each under its own savepoint, so that one refusal undoes one
@@ -23,13 +23,13 @@ from kernel.transaction.checks.check import Passage, Refusal, Submission, Submit
 from kernel.transaction.checks.governance import priority_of
 from kernel.transaction.checks.order import CHECKS
 from kernel.transaction.checks.schema import Parsed, parse
-from kernel.transaction.checks.shapes import checks_left
+from kernel.transaction.checks.shapes import remaining_checks
 from kernel.transaction.log_row_seal import seal_log_row
 from kernel.transaction.refusal_runs import RefusalReason, RefusalRuns
 from kernel.transaction.rules import CURRENT_RULES, effect_rules_of
 from kernel.values.canonical import CanonicalizationError, canonicalize, sha256_hex
 from kernel.values.errors import EffectInapplicable, TextNotStorable
-from kernel.values.idempotency_keys import answered_key
+from kernel.values.idempotency_keys import answer_key
 
 DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
 DEFAULT_CONFLICT_WINDOW_MS = 5000
@@ -129,7 +129,7 @@ class Kernel:
         submission = self.submission_of(transaction, parsed, submitter)
         submission.id_is_drawn = id_is_drawn
         beside = _NOTHING_BESIDE
-        for name, check in checks_left(submission):
+        for name, check in remaining_checks(submission):
             try:
                 verdict = check(submission)
             except CanonicalizationError as error:
@@ -196,7 +196,7 @@ class Kernel:
             self._capacity,
             self._throttle_ops_per_sec,
             self._conflict_window_us,
-            answered_key=answered_key(
+            answered_key=answer_key(
                 submitter, envelope.idempotency_key, supersedes=envelope.supersedes is not None
             ),
         )

@@ -45,7 +45,7 @@ def goes_outside(effect: KernelEffect) -> bool:
     )
 
 
-def held_back(view: LedgerView, envelope: Envelope) -> HeldBack | None:
+def outbound_hold(view: LedgerView, envelope: Envelope) -> HeldBack | None:
     """Return what keeps an envelope's effects from going outside, None where nothing does."""
     outward = [effect for effect in envelope.primitive_effects if goes_outside(effect)]
     if not outward:
@@ -63,7 +63,7 @@ def is_outbound_authorized(view: LedgerView, actor: str) -> bool:
     )
 
 
-def touched_restricted(view: LedgerView, envelope: Envelope) -> Source | None:
+def restricted_source(view: LedgerView, envelope: Envelope) -> Source | None:
     """Return the sealed or firewalled sources of an envelope, as computed and as stated."""
     for source, visibility in classes_of(view, envelope):
         if visibility in RESTRICTED:
@@ -73,7 +73,7 @@ def touched_restricted(view: LedgerView, envelope: Envelope) -> Source | None:
 
 
 def _restriction(view: LedgerView, envelope: Envelope) -> HeldBack | None:
-    source = touched_restricted(view, envelope)
+    source = restricted_source(view, envelope)
     if source is None or is_outbound_authorized(view, envelope.actor):
         return None
     message = f"no policy lets {envelope.actor} send out what is sealed or firewalled"
@@ -87,7 +87,7 @@ def _overlaid(
         return None
     containment, overridden = Containment(view), overridden_by(envelope)
     writer = _sender(envelope, outward)
-    for field, ref in _names_sent(envelope, outward):
+    for field, ref in _outbound_names(envelope, outward):
         try:
             resolution = forbidding(view, containment, ref, writer, overridden)
         except ContainmentTooWide:
@@ -106,7 +106,9 @@ def _sender(envelope: Envelope, outward: Iterable[KernelEffect]) -> Writer:
     return writer
 
 
-def _names_sent(envelope: Envelope, outward: Iterable[KernelEffect]) -> Iterator[tuple[str, str]]:
+def _outbound_names(
+    envelope: Envelope, outward: Iterable[KernelEffect]
+) -> Iterator[tuple[str, str]]:
     """Yield each thing that goes outside once, with the field that names it."""
     seen: set[str] = set()
     for source in sources_of_envelope(envelope):

@@ -67,7 +67,7 @@ class RefusalRun:
     last_operation_id: str | None
     last_message: str
 
-    def joined(self, later: "RefusalRun") -> "RefusalRun":
+    def join(self, later: "RefusalRun") -> "RefusalRun":
         """Return both as one."""
         return replace(later, count=self.count + later.count, first_us=self.first_us)
 
@@ -134,7 +134,7 @@ class RefusalRuns:
             reason = replace(reason, session_id="")
             run = replace(run, reason=reason)
         before = self._runs.get(reason)
-        self._runs[reason] = run if before is None else before.joined(run)
+        self._runs[reason] = run if before is None else before.join(run)
 
 
 def record_runs(transaction: LedgerTransaction, runs: Iterable[RefusalRun]) -> None:

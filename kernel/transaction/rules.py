@@ -1,4 +1,4 @@
-"""The rules by version: everything that is done again with what is on the record goes by it (K30).
+"""Lists the rules by version, by which everything on the record is done again (K30).
 
 Checks run once, when an envelope is submitted, and may change freely. What verification, replay,
 reading as of a sequence and tier 3 compute from a row is chosen by the version that the row or the
@@ -93,10 +93,10 @@ def effect_rules_of(row: Row) -> EffectRules:
         RulesVersionUnknown: likewise.
     """
     place = f"row {row['ec_sequence_number']} of the log"
-    return known_rules_of(row["rules_version"], place).effects
+    return rules_or_raise(row["rules_version"], place).effects
 
 
-def known_rules_of(version: object, place: str) -> Rules:
+def rules_or_raise(version: object, place: str) -> Rules:
     """Return the rules that a row states.
 
     Raises:

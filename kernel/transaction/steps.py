@@ -65,7 +65,7 @@ def note_changes(operation: AppliedOperation) -> None:
     operation.transaction.changes.note(operation.sequence, operation.writes)
 
 
-def ordered(own: Steps) -> OrderedSteps:
+def order_steps(own: Steps) -> OrderedSteps:
     """Return the steps of a verb among those of every operation."""
     after = (
         OrderedStep(record_implied, "implication"),
@@ -90,9 +90,9 @@ def ordered(own: Steps) -> OrderedSteps:
     )
 
 
-ORDINARY = ordered(Steps())
+ORDINARY = order_steps(Steps())
 """The steps of a verb that means nothing beside its effects."""
 
 STEPS: Mapping[str, OrderedSteps] = MappingProxyType(
-    {verb: ordered(own) for verb, own in VERB_STEPS.items()}
+    {verb: order_steps(own) for verb, own in VERB_STEPS.items()}
 )

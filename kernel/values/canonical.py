@@ -1,4 +1,4 @@
-"""Canonical JSON (RFC 8785) and the digests that are taken of it.
+"""Writes canonical JSON (RFC 8785) and takes digests of it.
 
 The same value gives the same bytes everywhere, so a hash over those bytes means something.
 orjson writes almost exactly these bytes; it differs from RFC 8785 in three places only:
@@ -175,10 +175,10 @@ def _respell(numbers: bytes) -> bytes:
         parts = pattern.split(backwards)
         parts[1::2] = [mantissa.replace(b".", b"") + zeros for mantissa in parts[1::2]]
         backwards = b"".join(parts)
-    return _LARGE.sub(_written_out, backwards)[::-1]
+    return _LARGE.sub(_without_exponent, backwards)[::-1]
 
 
-def _written_out(match: re.Match[bytes]) -> bytes:
+def _without_exponent(match: re.Match[bytes]) -> bytes:
     exponent, fraction, whole = match.groups(b"")
     return (fraction + whole).rjust(int(exponent[::-1]) + 1, b"0")
 

@@ -1,4 +1,4 @@
-"""The version of what the processes of a fleet say to each other: items, mail, heartbeats, reports.
+"""States the version of what a fleet's processes say: items, mail, heartbeats, reports.
 
 While a fleet is brought to another version, old and new processes work side by side. Whoever meets
 another version than its own takes nothing of it: it leaves the work for others, uncounted, and says
@@ -9,13 +9,13 @@ from typing import Final
 
 import orjson
 
-PROTOCOL: Final = 7
+PROTOCOL: Final = 9
 HEADER: Final = "Rotulus-Protocol"
 
 _FIELD: Final = b'{"protocol":'
 
 
-def stated(fields: dict[str, str]) -> bytes:
+def protocol_payload(fields: dict[str, str]) -> bytes:
     """Return a payload with the version in front."""
     return orjson.dumps({"protocol": PROTOCOL, **fields})
 

@@ -10,7 +10,7 @@ caller: a function on a thread is never cancelled, a coroutine is by its scope
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
 from kernel.values.errors import KernelError
@@ -19,8 +19,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MESSAGE_CHARS_MAX: Final = 500
-TRACEBACK_HEAD_CHARS: Final = 2 * 1024
-TRACEBACK_TAIL_CHARS: Final = 6 * 1024
+TRACEBACK_HEAD_BYTES: Final = 2 * 1024
+TRACEBACK_TAIL_BYTES: Final = 6 * 1024
 """Of a longer traceback its begin and its end are shown; the innermost frames explain."""
 
 
@@ -69,24 +69,49 @@ def cause_of(error: BaseException) -> BaseException:
     return error.ended_by if isinstance(error, ForeignCodeEnded) else error
 
 
-def message_of(error: Any) -> str:
+def message_of(error: Any, chars_max: int = MESSAGE_CHARS_MAX) -> str:
     """Return the first characters of an error's text, which is foreign code too."""
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001 - making the text of an error calls its class
         return "its text cannot be made"
-    return text[:MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode()
+    return text[:chars_max].encode("utf-8", "replace").decode()
 
 
-def traceback_of(error: BaseException) -> str:
-    """Return an error's traceback, of which the middle is left out where it is long."""
+def traceback_of(error: BaseException, callers: tuple[str, ...] = ()) -> str:
+    """Return an error's traceback, of which the middle is left out where it is long.
+
+    `callers` begin the names of files of whoever called the code that raised it: their frames
+    before its first one are left out.
+    """
     try:
-        text = "".join(traceback.format_exception(cause_of(error)))
+        described = traceback.TracebackException.from_exception(cause_of(error), compact=True)
+        for each in _chain_of(described):
+            _drop_callers(each.stack, callers)
+        text = "".join(described.format())
     except BaseException as unprinted:  # noqa: BLE001 - as above
         return f"{type(error).__name__}: its traceback cannot be made: {type(unprinted).__name__}"
-    text = text.encode("utf-8", "replace").decode()
-    left_out = len(text) - TRACEBACK_HEAD_CHARS - TRACEBACK_TAIL_CHARS
+    content = text.encode("utf-8", "replace")
+    left_out = len(content) - TRACEBACK_HEAD_BYTES - TRACEBACK_TAIL_BYTES
     if left_out <= 0:
-        return text
-    head, tail = text[:TRACEBACK_HEAD_CHARS], text[-TRACEBACK_TAIL_CHARS:]
-    return f"{head}\n... {left_out} characters are left out ...\n{tail}"
+        return content.decode()
+    head, tail = content[:TRACEBACK_HEAD_BYTES], content[-TRACEBACK_TAIL_BYTES:]
+    shown = (part.decode(errors="ignore") for part in (head, tail))
+    return f"\n... {left_out} bytes are left out ...\n".join(shown)
+
+
+def _chain_of(
+    described: traceback.TracebackException | None,
+) -> Iterator[traceback.TracebackException]:
+    """Yield an error with all from which it followed and of which it is a group."""
+    left = [described]
+    while left:
+        if (each := left.pop()) is not None:
+            yield each
+            left += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]
+
+
+def _drop_callers(stack: traceback.StackSummary, callers: tuple[str, ...]) -> None:
+    """Drop the first frames that are of callers, unless there are no others."""
+    own = (n for n, frame in enumerate(stack) if not frame.filename.startswith(callers))
+    del stack[: next(own, 0)]

@@ -1,4 +1,4 @@
-"""Time and randomness, which the process hands to the kernel."""
+"""Declares the time and the randomness that the process hands to the kernel."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

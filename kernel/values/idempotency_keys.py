@@ -5,7 +5,7 @@
 2. Nobody else states a text of that form: V2 refuses it of whoever submits from outside, and of
    what takes a lite envelope's place, whose key its author has stated.
 3. All other keys are callers'. There is one scope of callers; once there are principals, each gets
-   its own, in `answered_key`, and for intents in `caller_key`.
+   its own, in `answer_key`, and for intents in `caller_key`.
 
 What was recorded before keys had scopes is found by what it did and not by its key (decision
 kernel/0524).
@@ -76,7 +76,7 @@ def caller_key(*parts: Any) -> str:
     return digest([*parts])
 
 
-def answered_key(
+def answer_key(
     submitter: Literal["orchestrator", "caller"], stated: str, *, supersedes: bool = False
 ) -> str | None:
     """Return the key under which an answer is looked for and kept, in the scope of who submits.

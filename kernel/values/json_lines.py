@@ -1,4 +1,4 @@
-"""Lines of JSON in a file that somebody else made (JSON Lines, NDJSON), plain or in gzip.
+"""Reads lines of JSON that somebody else made (JSON Lines, NDJSON), plain or in gzip.
 
 A line ends with LF or CRLF and with nothing else: U+2028 and its like stand in texts. A byte order
 mark at the begin is passed over; empty lines are counted and passed over. A line has a bound, and
@@ -205,7 +205,7 @@ def json_lines(
     lines = (
         text_lines(cast("BinaryIO", source), line_bytes_max)
         if is_file
-        else _given_lines(source, line_bytes_max)
+        else _number_lines(source, line_bytes_max)
     )
     if may_be_empty:
         lines = (line for line in lines if line.content is None or line.content.strip())
@@ -220,7 +220,7 @@ def json_lines(
         yield refused
 
 
-def taken(lines: Iterable[JsonLine | LineRefused]) -> Iterator[JsonLine]:
+def raise_refused(lines: Iterable[JsonLine | LineRefused]) -> Iterator[JsonLine]:
     """Yield the lines up to the first that is refused, which is raised.
 
     Raises:
@@ -232,7 +232,7 @@ def taken(lines: Iterable[JsonLine | LineRefused]) -> Iterator[JsonLine]:
         yield line
 
 
-def shown(value: Any) -> str:
+def printable_json(value: Any) -> str:
     """Return a value that somebody else wrote as JSON that can be printed, cut where it is long."""
     if is_longer_than(value, SHOWN_FROM_CHARS):
         value = value[:SHOWN_CHARS_MAX] if isinstance(value, str) else type(value).__name__
@@ -290,7 +290,7 @@ def _without_cr(line: Line) -> Line:
     return Line(line.number, line.size, line.content[:-1])
 
 
-def _given_lines(source: Iterable[bytes], line_bytes_max: int) -> Iterator[Line]:
+def _number_lines(source: Iterable[bytes], line_bytes_max: int) -> Iterator[Line]:
     for number, line in enumerate(source, start=1):
         size = len(line)
         yield Line(number, size, line.rstrip(b"\r\n") if size <= line_bytes_max else None)
@@ -333,7 +333,7 @@ def _read_line(line: Line, line_bytes_max: int, *, are_objects: bool) -> JsonLin
     except orjson.JSONDecodeError as error:
         return LineRefused("json_line_not_json", number, f"not JSON: {error}", ONE_A_LINE)
     if are_objects and not isinstance(value, dict):
-        problem = f"not an object: {shown(value)}"
+        problem = f"not an object: {printable_json(value)}"
         return LineRefused("json_line_not_object", number, problem, ONE_A_LINE)
     return JsonLine(number, content, value)
 

@@ -1,4 +1,4 @@
-"""Reading and writing JSON: texts that strangers wrote, and long ones.
+"""Reads and writes JSON: texts that strangers wrote, and long ones.
 
 No object says a key twice. Most readers keep the last of two values, some the first, so what one
 program checks is not what another acts on (RFC 8259 §4). Keys are compared as they are read,
@@ -147,13 +147,13 @@ def _after_blanks(text: str, start: int) -> int:
     return start if match is None else match.end()
 
 
-def written_in_steps(
+def write_in_steps(
     value: Any, write: Callable[[Any], bytes], levels: int = _LEVELS_WRITTEN_IN_STEPS
 ) -> bytes:
     """Return what `write` gives for a JSON value, whose long lists it is given in pieces."""
     if levels and isinstance(value, dict) and all(isinstance(name, str) for name in value):
         fields = (
-            write(name) + b":" + written_in_steps(value[name], write, levels - 1) for name in value
+            write(name) + b":" + write_in_steps(value[name], write, levels - 1) for name in value
         )
         return b"{%s}" % b",".join(fields)
     if levels and isinstance(value, list):
@@ -164,7 +164,7 @@ def written_in_steps(
 def _entries(values: list[Any], write: Callable[[Any], bytes], levels: int) -> list[bytes]:
     """Return the entries of a list: each by itself where it may be long, else many in one call."""
     if len(values) < STEP_ENTRIES and any(isinstance(entry, dict | list) for entry in values):
-        return [written_in_steps(entry, write, levels) for entry in values]
+        return [write_in_steps(entry, write, levels) for entry in values]
     starts = range(0, len(values), STEP_ENTRIES)
     return [write(values[start : start + STEP_ENTRIES])[1:-1] for start in starts]
 

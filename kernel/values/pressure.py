@@ -1,4 +1,4 @@
-"""Capacity under pressure: what of a resource is left for whom, and what waiting work does then.
+"""Decides what of a resource under pressure is left for whom, and what waiting work does then.
 
 A resource has slots and cost, and a reserve for each of the three capacity priorities (§14.2). What
 a priority and those below it hold together never exceeds what there is without the reserves above
@@ -88,7 +88,7 @@ class Capacity:
         """Return the most that a priority can ever have."""
         return self.ceilings()[CAPACITY_PRIORITIES.index(priority)]
 
-    def left(self, priority: CapacityPriority, held: ByPriority) -> Amount:
+    def available(self, priority: CapacityPriority, held: ByPriority) -> Amount:
         """Return what a priority can still take while so much is held; below zero if too much is.
 
         The tightest ceiling decides: its own, or one above that holdings of its own fill as well.
@@ -111,10 +111,12 @@ class CapacityState:
     free_in_ms: int | None = None
     """When the first of what is held ends by itself; None where nothing is held."""
 
-    def left(self, priority: CapacityPriority, used_since: ByPriority = NOTHING_HELD) -> Amount:
+    def available(
+        self, priority: CapacityPriority, used_since: ByPriority = NOTHING_HELD
+    ) -> Amount:
         """Return what a priority can still take, less what was used since the state was read."""
         held = tuple(amount + used for amount, used in zip(self.held, used_since, strict=True))
-        return self.capacity.left(priority, held)
+        return self.capacity.available(priority, held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def course_of(
     again, suspended items go first, the earliest suspended of them before the others, and before
     work that arrived since; suspending again does not change an item's time.
     """
-    if priority == "critical" or (state is not None and state.left(priority).covers(amount)):
+    if priority == "critical" or (state is not None and state.available(priority).covers(amount)):
         return RUN
     known = None if state is None else state.free_in_ms
     if priority == "user_initiated":
@@ -166,7 +168,7 @@ def capacity_signal(
     if state is None:
         lease_state, inflight = "unknown", 0
     else:
-        lease_state = "granted" if state.left(priority).covers(amount) else "exhausted"
+        lease_state = "granted" if state.available(priority).covers(amount) else "exhausted"
         inflight = int(sum(held.slots for held in state.held))
     return {
         "ec_capacity_lease_state": lease_state,

@@ -1,4 +1,4 @@
-"""The priorities of work: what each queue calls them, and on which capacity they draw.
+"""Lists the priorities of work: what each queue calls them, and on which capacity they draw.
 
 Three share capacity (§14.2). A queue has names of its own, each of which draws as one of the three,
 and a name means the same in every queue.

@@ -1,4 +1,4 @@
-"""The form of content from outside on the record: inside markers, escaped (§10.3).
+"""Reads the form of content from outside on the record: inside markers, escaped (§10.3).
 
 Who takes content in wraps it (`actors/orchestrator/untrusted_content.py`). Offsets of spans count
 the characters of the text before wrapping, so whoever holds a span against its source has to read

@@ -1,4 +1,4 @@
-"""The lattice of visibility classes, and what mixing them gives (§7.2)."""
+"""Mixes visibility classes along their lattice (§7.2)."""
 
 from collections.abc import Iterable
 

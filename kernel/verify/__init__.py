@@ -37,7 +37,7 @@ from kernel.values.canonical import GENESIS_HASH
 from kernel.verify.archive import ArchivedNames, check_archive
 from kernel.verify.authority import AuthorityCheck
 from kernel.verify.belief import BeliefCounts, check_belief
-from kernel.verify.checked_reading import as_stored
+from kernel.verify.checked_reading import unchecked_view
 from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.fold import Fold
 from kernel.verify.hash_chains import RECEIPTS, Chain, check_receipts
@@ -55,7 +55,7 @@ from kernel.verify.reading import (
 from kernel.verify.receipt_seals import check_receipt_seals
 from kernel.verify.record_groups import GroupCounts, check_record_groups
 from kernel.verify.records import (
-    answered_hash,
+    answer_row_hash,
     check_answers,
     check_extra_blobs,
     check_extra_causes,
@@ -66,7 +66,7 @@ from kernel.verify.records import (
     check_requests,
 )
 from kernel.verify.storage import add_faults
-from kernel.verify.stretches import Helpers, Walked, joined_state, stretches_of
+from kernel.verify.stretches import Helpers, Walked, join_states, stretches_of
 from kernel.verify.thoughts import Elsewhere, ThoughtCounts, check_rounds, check_thoughts
 from kernel.verify.tree import TreeCheck
 from kernel.verify.undoings import UndoingDifference, undoings_that_differ
@@ -159,7 +159,7 @@ def verify(
         VerificationProcessDied: when a helper did.
     """
     limit = max(1, limit_findings)
-    view = as_stored(view)
+    view = unchecked_view(view)
     run = _Run(view, Findings(limit), strategy or BetaPosteriorMean(), progress, helpers, limit)
     with suppress(EnoughFindings):
         run.check(damage, expect_head, fold=fold)
@@ -280,7 +280,7 @@ class _Run:
 
     def _take_over(self, walked: list[Walked | None]) -> None:
         """Rely on what helpers walked, if that is one walk without a finding."""
-        whole = joined_state(walked)
+        whole = join_states(walked)
         if whole is not None and not self._is_log_longer(whole.ends.sequence):
             self._log.take_over(whole.ends)
             self._answered = whole.answers
@@ -338,7 +338,7 @@ class _Run:
         else:
             with findings.guard(schema.chain_head, "main"):
                 self._receipts.finish(head, witness=str(log.receipt_hash))
-                log.chain.finish(head, witness=answered_hash(reader, log.chain.last))
+                log.chain.finish(head, witness=answer_row_hash(reader, log.chain.last))
         with findings.guard(schema.chain_head, "main"):
             check_head(reader, max(log.committed_at_us, self._emitted_us))
         with findings.guard(schema.applied_effects, "count"):

@@ -1,4 +1,4 @@
-"""Segments of the archive: each file is there, is the one that is named, and holds its tile's rows.
+"""Verifies segments of the archive: each file is there, is the named one, holds its tile's rows.
 
 The index beside the segments is held to the rows in them, and each envelope to its commitment. What
 the rows say, that they follow each other and that the tree is theirs, the walk along the log
@@ -27,7 +27,7 @@ from kernel.verify.reading import (
     Reader,
     Rule,
     load_object,
-    shown,
+    printable,
 )
 from kernel.verify.thought_segments import (
     check_thought_segments,
@@ -202,7 +202,7 @@ def _check_segment(reader: Reader, row: Row, segment: Segment) -> None:
     envelopes = sum(held.salt is not None for held in segment.rows)
     for name, actual in (("stored_bytes", segment.stored_bytes), ("envelopes", envelopes)):
         if row[name] != actual:
-            message = f"{name} is {shown(row[name])}, the file has {actual}"
+            message = f"{name} is {printable(row[name])}, the file has {actual}"
             findings.add(_SEGMENTS, index, "column_differs", message)
     stored = {entry["ec_sequence_number"]: entry for entry in _index_of(reader, segment)}
     for place, held in enumerate(segment.rows):
@@ -235,7 +235,7 @@ def _check_row(
         if entry[name] != value
     }
     for name, value in differing.items():
-        message = f"{name} is {shown(entry[name])}, the row says {shown(value)}"
+        message = f"{name} is {printable(entry[name])}, the row says {printable(value)}"
         reader.findings.add(_INDEX, sequence, "column_differs", message)
         return
     blob = {"blob_ref": stated["envelope_payload_blob_ref"], **held._asdict()}

@@ -1,4 +1,4 @@
-"""Authorities: each stored one is what its inputs give, unless it is still to be recomputed.
+"""Verifies authorities: each is what its inputs give, unless it is still to be recomputed.
 
 Left out, and counted as pending, is an understanding with an open request; and where the value
 differs, one that waits for the nightly tick (§8.5), one whose newest request was given up, and one
@@ -19,7 +19,7 @@ from kernel.ledger.store.tables import Row
 from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.transaction.rules import RULES
-from kernel.verify.reading import Document, Reader, load_object, parts, shown
+from kernel.verify.reading import Document, Reader, load_object, parts, printable
 
 INDEX_NAME = "authority_index"
 _LEFT_OUT_KINDS = ("cu_authority_cycle_detected", "cascade_depth_exceeded")
@@ -69,10 +69,12 @@ class AuthorityCheck:
         if any(_same(stored, value) for value in expected):
             self.counts.equal += 1
             self._check_index(node_id, stored)
-        elif is_nightly(node) or self._given_up(node_id) or node_id in self._nodes_left_out():
+        elif is_nightly(node) or self._is_given_up(node_id) or node_id in self._nodes_left_out():
             self.counts.pending += 1
         else:
-            message = f"cu_authority is {shown(stored)}, its inputs give {shown(expected[0])}"
+            message = (
+                f"cu_authority is {printable(stored)}, its inputs give {printable(expected[0])}"
+            )
             self._reader.findings.add(schema.nodes, node_id, "authority_differs", message)
 
     def _authorities_of(self, node: Document) -> list[float]:
@@ -93,12 +95,12 @@ class AuthorityCheck:
         entry = record.get("entry")
         indexed = entry.get("cu_authority") if isinstance(entry, dict) else None
         if not _same(indexed, stored):
-            message = f"the entry is {shown(indexed)}, the node has {shown(stored)}"
+            message = f"the entry is {printable(indexed)}, the node has {printable(stored)}"
             self._reader.findings.add(
                 schema.derived_indexes, entry_id, "authority_differs", message
             )
 
-    def _given_up(self, node_id: str) -> bool:
+    def _is_given_up(self, node_id: str) -> bool:
         requests = self._view.request_rows_of(AUTHORITY_QUEUE, node_id)
         outcome = self._view.outcome_of(requests[-1]["request_id"]) if requests else None
         return outcome is not None and outcome["outcome"] != "completed"

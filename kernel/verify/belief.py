@@ -1,4 +1,4 @@
-"""Belief sessions: replayed from their own chain, and anchored in the kernel's at their end.
+"""Verifies belief sessions: replayed from their chain, and anchored in the kernel's at the end.
 
 The newest anchor of a session names its newest event. So a trail whose end was cut off, or to which
 something was added, and which replays as well as a whole one, is found all the same. That the
@@ -22,7 +22,7 @@ from kernel.belief.succession import declare_successor
 from kernel.ledger import schema
 from kernel.ledger.store.tables import LARGE_ROWS, Row
 from kernel.values.canonical import canonicalize
-from kernel.verify.reading import Reader, joined, load_object, shown
+from kernel.verify.reading import Reader, join_key, load_object, printable
 
 
 class _TrailBroken(Exception):
@@ -66,10 +66,10 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
         return
     except BeliefError:
         message = "it has no events"
-        reader.findings.add(schema.belief_events, joined(session_id, 0), "missing", message)
+        reader.findings.add(schema.belief_events, join_key(session_id, 0), "missing", message)
         return
     except CorruptBeliefEvent as error:
-        key = joined(session_id, error.index)
+        key = join_key(session_id, error.index)
         reader.findings.add(schema.belief_events, key, "replay_differs", error.reason)
         return
     _check_succession(reader, session)
@@ -85,10 +85,10 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
     }
     for name, value in expected.items():
         if summary[name] != value:
-            message = f"{name} is {shown(summary[name])}, the events give {shown(value)}"
+            message = f"{name} is {printable(summary[name])}, the events give {printable(value)}"
             reader.findings.add(schema.belief_sessions, session_id, "column_differs", message)
     if summary["title"] not in _titles(reader, session_id):
-        message = f"title is {shown(summary['title'])}, which the session does not state"
+        message = f"title is {printable(summary['title'])}, which the session does not state"
         reader.findings.add(schema.belief_sessions, session_id, "column_differs", message)
     anchor = reader.get(schema.belief_anchors, session_id) or {}
     is_newest = anchor.get("n_events") == session.n_events
@@ -98,9 +98,8 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
     expected = {"head_event_hash": session.head_event_hash, "n_events": session.n_events}
     for name, value in expected.items():
         if anchor.get(name) != value:
-            message = (
-                f"the log anchors {name} {shown(anchor.get(name))}, the events give {shown(value)}"
-            )
+            anchored, summed = printable(anchor.get(name)), printable(value)
+            message = f"the log anchors {name} {anchored}, the events give {summed}"
             reader.findings.add(schema.belief_sessions, session_id, "anchor_differs", message)
             return
 
@@ -111,7 +110,7 @@ def _check_succession(reader: Reader, session: BeliefSession) -> None:
         (None if session.succeeds is None else session.succeeds.session_id, _predecessor_ends),
     ):
         if other is not None and not is_linked(reader, session):
-            message = f"{shown(other)} does not name it, or does not hold what was carried over"
+            message = f"{printable(other)} does not name it, or does not hold what was carried over"
             reader.findings.add(schema.belief_sessions, session.session_id, "link_broken", message)
 
 
@@ -189,7 +188,7 @@ class _Snapshots:
             self._advance()
 
     def _key(self, row: Row) -> str:
-        return joined(self._session_id, row["n_events"])
+        return join_key(self._session_id, row["n_events"])
 
     def _differs(self, row: Row, message: str) -> None:
         findings = self._reader.findings
@@ -211,14 +210,14 @@ def _contents(reader: Reader, session_id: str, counts: BeliefCounts) -> Iterator
     for expected, row in enumerate(rows):
         if row["event_index"] != expected:
             message = f"no event {expected}"
-            reader.findings.add(table, joined(session_id, expected), "gap", message)
+            reader.findings.add(table, join_key(session_id, expected), "gap", message)
             raise _TrailBroken
         counts.events += 1
         document = load_object(row["event_bytes"]) or {}
         for name in ("event_id", "event_hash"):
             if document and document.get(name) != row[name]:
-                key = joined(session_id, row["event_index"])
-                message = f"{name} is {shown(row[name])}, the bytes say otherwise"
+                key = join_key(session_id, row["event_index"])
+                message = f"{name} is {printable(row[name])}, the bytes say otherwise"
                 reader.findings.add(table, key, "column_differs", message)
         yield row["event_bytes"]
 

@@ -1,6 +1,6 @@
 """Finds what is on record without an operation that caused it.
 
-Requests, pauses, pages of routing, segments of the archive.
+Requests, pauses, registered queues, pages of routing, segments of the archive.
 
 Each has a durable receipt of its own, which lies in the chain between the two rows between which it
 happened. So the outbox, its outcomes, the pauses and the pairs are a fold as well, and a row of
@@ -13,12 +13,25 @@ from contextlib import AbstractContextManager
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.outbox import DEAD_LETTER, SETTLED, end_request
 from kernel.retention.log_archival import SEGMENT_WRITES
 from kernel.retention.thought_records import THOUGHT_SEGMENT_WRITES
 from kernel.transaction.apply import Rules
 from kernel.transaction.rules import rules_of
-from kernel.verify.reading import Reader, load_object, shown, time_us
-from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, ROUTED, WRITES, pause_key
+from kernel.verify.reading import Reader, load_object, printable, time_us
+from kernel.work.receipts import (
+    BULK_ADVANCED,
+    BULK_BEGUN,
+    CLOSED,
+    DISMISSED,
+    PAUSED,
+    REGISTERED,
+    REQUESTED,
+    RESUMED,
+    ROUTED,
+    WRITES,
+    pause_key,
+)
 
 GIVEN_UP = "authority_recompute_dead_lettered"
 
@@ -85,23 +98,23 @@ class Causeless:
                 return
             request = transaction.tables.get(schema.outbox, str(document.get("request_id")))
             if request is None or not request["open"]:
-                message = f"closes request {shown(document.get('request_id'))}, not open then"
+                message = f"closes request {printable(document.get('request_id'))}, not open then"
                 self._differs(place, message)
             elif kind == GIVEN_UP:
                 self._give_up(transaction, document)
                 if document.get("target_cu_id") != request["item_key"]:
-                    message = f"gives up {shown(request['item_key'])} under another name"
+                    message = f"gives up {printable(request['item_key'])} under another name"
                     self._differs(place, message)
             else:
                 rules.receipt_writes[kind](transaction, document)
                 if kind == CLOSED and document["queue"] != request["queue"]:
-                    self._differs(place, f"closes a request of {shown(request['queue'])}")
+                    self._differs(place, f"closes a request of {printable(request['queue'])}")
 
     def _ask(
         self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
     ) -> None:
         if transaction.tables.get(schema.outbox, document["request_id"]) is not None:
-            self._differs(place, f"asks again for {shown(document['request_id'])}")
+            self._differs(place, f"asks again for {printable(document['request_id'])}")
             return
         rules.receipt_writes[REQUESTED](transaction, document)
 
@@ -111,7 +124,7 @@ class Causeless:
         kind, key = document["receipt_kind"], pause_key(document)
         stood = transaction.tables.get(schema.queue_pauses, key) is not None
         if stood == (kind == PAUSED):
-            self._differs(place, f"{shown(key)} was {'' if stood else 'not '}paused then")
+            self._differs(place, f"{printable(key)} was {'' if stood else 'not '}paused then")
         rules.receipt_writes[kind](transaction, document)
 
     def _route(
@@ -119,20 +132,51 @@ class Causeless:
     ) -> None:
         mark = transaction.tables.get(schema.routing_marks, str(document.get("mark_id")))
         if mark is None or mark["routed_to"] != document.get("routed_from"):
-            self._differs(place, f"goes on from {shown(document.get('mark_id'))}, not there then")
+            self._differs(
+                place, f"goes on from {printable(document.get('mark_id'))}, not there then"
+            )
         rules.receipt_writes[ROUTED](transaction, document)
+
+    def _register(
+        self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
+    ) -> None:
+        replaced = document.get("replaces")
+        if replaced is not None and (
+            transaction.tables.get(schema.queue_registrations, str(replaced)) is None
+        ):
+            self._differs(place, f"replaces {printable(replaced)}, not registered then")
+        rules.receipt_writes[REGISTERED](transaction, document)
+
+    def _bulk(
+        self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
+    ) -> None:
+        kind, number = document["receipt_kind"], document["bulk_number"]
+        is_there = transaction.tables.get(schema.bulk_operations, number) is not None
+        if is_there == (kind == BULK_BEGUN):
+            self._differs(place, f"{printable(number)} was {'' if is_there else 'not '}begun then")
+        rules.receipt_writes[kind](transaction, document)
+
+    def _dismiss(
+        self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
+    ) -> None:
+        request = transaction.tables.get(schema.outbox, document["request_id"])
+        if request is None or request["state"] not in (DEAD_LETTER, SETTLED):
+            self._differs(
+                place, f"dismisses {printable(document['request_id'])}, no dead letter then"
+            )
+        rules.receipt_writes[DISMISSED](transaction, document)
 
     def _give_up(self, transaction: LedgerTransaction, document: Document) -> None:
         request_id = document["request_id"]
-        row = {
-            "request_id": request_id,
-            "outcome": "dead_letter",
-            "operation_id": None,
-            "closed_sequence": transaction.head_now.ec_sequence_number,
-            "closed_at_us": transaction.head_now.committed_at_us,
-        }
-        transaction.tables.insert(schema.outbox_outcomes, row)
-        transaction.tables.update(schema.outbox, (request_id,), {"open": 0})
+        end_request(
+            transaction.tables,
+            request_id,
+            error_signature=document["error_signature"],
+            outcome="dead_letter",
+            operation_id=None,
+            closed_sequence=transaction.head_now.ec_sequence_number,
+            closed_at_us=transaction.head_now.committed_at_us,
+        )
 
     def _differs(self, place: int, message: str) -> None:
         self._reader.findings.add(schema.receipts, place, "state_differs", message)
@@ -140,8 +184,12 @@ class Causeless:
 
 _CHECKED = {
     REQUESTED: Causeless._ask,  # noqa: SLF001 - our own
+    BULK_BEGUN: Causeless._bulk,  # noqa: SLF001 - likewise
+    BULK_ADVANCED: Causeless._bulk,  # noqa: SLF001 - likewise
+    DISMISSED: Causeless._dismiss,  # noqa: SLF001 - likewise
     PAUSED: Causeless._switch,  # noqa: SLF001 - likewise
     RESUMED: Causeless._switch,  # noqa: SLF001 - likewise
     ROUTED: Causeless._route,  # noqa: SLF001 - likewise
+    REGISTERED: Causeless._register,  # noqa: SLF001 - likewise
 }
 """What looks at the state before such a receipt is written, by its kind."""

@@ -1,4 +1,4 @@
-"""Reading in which each row is held against itself: what a door answers from (ruling L3).
+"""Holds each row that a door reads against itself (ruling L3).
 
 A row that has its own hash is the row of that hash; a record repeats its columns; a commitment is
 kept; JSON is JSON. So a record that was changed where nobody looks is found by whoever reads it
@@ -192,14 +192,14 @@ class CheckedTables:
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
         row = self.stored.get(table, *key)
-        return None if row is None else self._checked_rows(table, [row])[0]
+        return None if row is None else self._check_rows(table, [row])[0]
 
     def scan(self, query: TableQuery) -> list[Any]:
         """Return the rows of a query; the values of columns are not held against anything."""
         rows = self.stored.scan(query)
-        return rows if query.columns else self._checked_rows(query.table, rows)
+        return rows if query.columns else self._check_rows(query.table, rows)
 
-    def _checked_rows(self, table: Table, rows: list[Row]) -> list[Row]:
+    def _check_rows(self, table: Table, rows: list[Row]) -> list[Row]:
         """Return the rows.
 
         Raises:
@@ -223,12 +223,12 @@ class CheckedTables:
         raise kind(*record, rule)
 
 
-def checked(view: LedgerView) -> LedgerView:
+def checking_view(view: LedgerView) -> LedgerView:
     """Return the same snapshot with each row that is read held against itself."""
     return LedgerView(cast("TablesView", CheckedTables(view.tables)), view.archive)
 
 
-def as_stored(view: LedgerView) -> LedgerView:
+def unchecked_view(view: LedgerView) -> LedgerView:
     """Return the same snapshot as it is stored, for verification, which names what is damaged."""
     tables = cast("Any", view.tables)
     return LedgerView(tables.stored, view.archive) if isinstance(tables, CheckedTables) else view
@@ -271,7 +271,7 @@ class CheckedLedger(Ledger):
             RowDamaged: inside, of a row that is not what it says of itself.
         """
         with super().view() as view:
-            yield checked(view)
+            yield checking_view(view)
 
 
 class DoubtedTables(CheckedTables):
@@ -281,7 +281,7 @@ class DoubtedTables(CheckedTables):
         super().__init__(tables)
         self._last: deque[tuple[Table, list[Row]]] = deque(maxlen=DOUBTED_MAX)
 
-    def _checked_rows(self, table: Table, rows: list[Row]) -> list[Row]:
+    def _check_rows(self, table: Table, rows: list[Row]) -> list[Row]:
         self._last.append((table, rows))
         return rows
 
@@ -292,7 +292,7 @@ class DoubtedTables(CheckedTables):
             RowDamaged: a row of it is damaged.
         """
         for table, rows in self._last:
-            super()._checked_rows(table, rows)
+            super()._check_rows(table, rows)
 
 
 class DoubtedLedger(CheckedLedger):

@@ -1,4 +1,4 @@
-"""The rows of the log that a finding is about: what is quarantined because of it (§17.5).
+"""Names the rows of the log that a finding is about: what is quarantined because of it (§17.5).
 
 A finding names a row of whatever table. That row belongs to one of the log, or to several where
 rows are missing or a tile of the tree is another one. What belongs to no row of the log (the
@@ -18,7 +18,7 @@ from kernel.ledger.quarantine import (
     SequenceRange,
     accepted_ranges,
     accepted_records,
-    merged,
+    merge_ranges,
     without,
 )
 from kernel.ledger.store.tables import TableQuery
@@ -43,7 +43,7 @@ def damaged_rows(view: LedgerView, finding: Finding) -> tuple[SequenceRange, ...
         return ()
     look = _LOOKS.get(finding.table)
     with suppress(*_UNREADABLE):
-        rows = merged(look(view, finding)) if look is not None else ()
+        rows = merge_ranges(look(view, finding)) if look is not None else ()
         if rows:
             return rows
     of_row = finding.sequence
@@ -55,17 +55,17 @@ def fresh_rows(
 ) -> tuple[tuple[SequenceRange, ...], tuple[Finding, ...]]:
     """Return rows that findings are about and nobody knows of, and the findings about no row."""
     placed = [(finding, damaged_rows(view, finding)) for finding in findings]
-    ranges = merged(each for _, rows in placed for each in rows)
+    ranges = merge_ranges(each for _, rows in placed for each in rows)
     of_no_row = tuple(finding for finding, rows in placed if not rows)
-    return (without(ranges, known_rows(view)) if ranges else ()), of_no_row
+    return (without(ranges, acknowledged_rows(view)) if ranges else ()), of_no_row
 
 
-def known_rows(view: LedgerView) -> tuple[SequenceRange, ...]:
+def acknowledged_rows(view: LedgerView) -> tuple[SequenceRange, ...]:
     """Return the rows that are quarantined, or were and stand as whoever lifted that has seen."""
-    return merged((*view.quarantines().ranges, *accepted_ranges(view.tables)))
+    return merge_ranges((*view.quarantines().ranges, *accepted_ranges(view.tables)))
 
 
-def known_records(view: LedgerView) -> frozenset[RecordKey]:
+def acknowledged_records(view: LedgerView) -> frozenset[RecordKey]:
     """Return the records of no row that stand as damaged, or were accepted as they stand."""
     return view.quarantines().records | accepted_records(view.tables)
 
@@ -88,7 +88,7 @@ class NewFindings(Findings):
         rows = damaged_rows(self._view, finding)
         if rows:
             if self._known is None:
-                self._known = known_rows(self._view)
+                self._known = acknowledged_rows(self._view)
             if not without(rows, self._known):
                 return
         elif self._is_known(finding):
@@ -97,7 +97,7 @@ class NewFindings(Findings):
 
     def _is_known(self, finding: Finding) -> bool:
         if self._known_records is None:
-            self._known_records = known_records(self._view)
+            self._known_records = acknowledged_records(self._view)
         return RecordKey(finding.table, finding.key) in self._known_records
 
 

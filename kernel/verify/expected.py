@@ -1,4 +1,4 @@
-"""A head that was kept elsewhere: the log must still hold its row.
+"""Holds the log against a head that was kept elsewhere: the log must still hold its row.
 
 A record that was cut at its end, or computed anew from some row on, is sound by itself. A sequence
 and a hash that an operator kept say which record it was.

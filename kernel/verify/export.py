@@ -1,4 +1,4 @@
-"""An export verified by itself: no ledger, nothing but the file (`kernel/audit/export.py`).
+"""Verifies an export by itself: no ledger, nothing but the file (`kernel/audit/export.py`).
 
 Every line is canonical JSON with exactly the members of its kind, so a byte is either part of a
 value or wrong. Every value is then held against a hash: receipts and rows are numbered from one and
@@ -23,7 +23,7 @@ from kernel.verify.expected import ExpectedHead, mismatch
 from kernel.verify.hash_chains import is_canonical, sha256_hex
 from kernel.verify.log import effects_hash, expected_kinds, expected_row, keeps_commitment
 from kernel.verify.names import receipt_problem, unknown_effect_name, unknown_row_name
-from kernel.verify.reading import Document, Rule, load_object, shown, time_us
+from kernel.verify.reading import Document, Rule, load_object, printable, time_us
 from kernel.verify.supersession import KEPT_FIELDS
 
 EXPORT_FORMAT = "rotulus-export/1"
@@ -153,7 +153,7 @@ class _Walk:
             raise _BadLine("unreadable", "not a JSON object")
         kind = document.get("kind")
         if not isinstance(kind, str) or document.keys() != MEMBERS.get(kind, set()):
-            raise _BadLine("unreadable", f"no kind {shown(kind)} has these members")
+            raise _BadLine("unreadable", f"no kind {printable(kind)} has these members")
         if not is_canonical(line[:-1], document):
             raise _BadLine("not_canonical", "the line is not canonical JSON")
         if (kind == "header") == self._started:
@@ -169,7 +169,7 @@ class _Walk:
 
     def _header(self, document: Document) -> None:
         if document["format"] != EXPORT_FORMAT:
-            raise _BadLine("field_differs", f"format is {shown(document['format'])}")
+            raise _BadLine("field_differs", f"format is {printable(document['format'])}")
         self._started = True
         self._check_expected(0, GENESIS_HASH)
 
@@ -239,11 +239,11 @@ class _Walk:
             return
         lite = self._lite.pop(str(supersedes.get("ec_sequence_number")), None)
         if lite is None:
-            message = f"{shown(supersedes)} is no lite row before, or was superseded before"
+            message = f"{printable(supersedes)} is no lite row before, or was superseded before"
             raise _BadLine("double_write", message)
         differs = [name for name in KEPT_FIELDS if row.get(name) != lite.get(name)]
         if differs or supersedes.get("operation_id") != lite.get("operation_id"):
-            raise _BadLine("field_differs", f"{shown(differs)}: the lite row has another")
+            raise _BadLine("field_differs", f"{printable(differs)}: the lite row has another")
 
     def _head(self, document: Document) -> None:
         expected = {
@@ -255,7 +255,9 @@ class _Walk:
         }
         for name, value in expected.items():
             if document[name] != value:
-                message = f"{name} is {shown(document[name])}, the lines give {shown(value)}"
+                message = (
+                    f"{name} is {printable(document[name])}, the lines give {printable(value)}"
+                )
                 raise _BadLine("field_differs", message)
         self._ended = True
 

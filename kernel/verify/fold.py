@@ -1,4 +1,4 @@
-"""State is a fold of the log: every envelope is applied again, to an empty ledger of its own.
+"""Folds the log into the state: every envelope is applied again, to an empty ledger of its own.
 
 That ledger is in memory while it is small and in a temporary file from some size on, so that what
 a fold holds does not grow with the record (`kernel/ledger/store/spilling.py`).
@@ -22,6 +22,7 @@ from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_row
 from kernel.ledger.ledger import LEDGER_ID, Head, Ledger, LedgerTransaction
 from kernel.ledger.recent_changes import RecentChanges
+from kernel.ledger.store.keys import Values, key_names, values_getter
 from kernel.ledger.store.spilling import SpillingStore
 from kernel.ledger.store.tables import DuplicateKey, Row, TableQuery
 from kernel.model.authority_strategy import AuthorityStrategy
@@ -42,7 +43,7 @@ from kernel.verify.reading import (
     Document,
     EndsReading,
     Reader,
-    joined,
+    join_key,
     load_object,
     parts,
     time_us,
@@ -53,7 +54,11 @@ _COMPARED = (
     *schema.FOLDED_TABLES,
     schema.outbox,
     schema.outbox_outcomes,
+    schema.dead_letters,
+    schema.request_tags,
+    schema.bulk_operations,
     schema.queue_pauses,
+    schema.queue_registrations,
     schema.archive_segments,
     schema.thought_segments,
     schema.pre_images,
@@ -262,10 +267,10 @@ class Fold:
         for ordinal, row in enumerate(expected):
             if stored.get(ordinal) != row:
                 message = "applying the envelope again has another effect"
-                key = joined(sequence, ordinal)
+                key = join_key(sequence, ordinal)
                 self._reader.findings.add(schema.applied_effects, key, "state_differs", message)
         for ordinal in sorted(stored.keys() - set(range(len(expected))), key=str):
-            key = joined(sequence, ordinal)
+            key = join_key(sequence, ordinal)
             message = "applying the envelope again has no such effect"
             self._reader.findings.add(schema.applied_effects, key, "extra", message)
 
@@ -309,15 +314,15 @@ class Fold:
     # --- the end state -----------------------------------------------------------------------
 
     def _compare(self, table: Table, folded: Reader) -> None:
-        key_column = table.primary_key.columns[0].name
+        key_column, key_of = key_names(table)[0], values_getter(key_names(table))
         stored_rows = 0
         for part in parts(self._reader.pages(table, order_by=key_column)):
             ahead = folded.ahead((table, key_column, [row[key_column] for row in part]))
-            twins = {twin[key_column]: twin for twin in ahead.read_ahead(table)}
+            twins = {key_of(twin): twin for twin in ahead.read_ahead(table)}
             for row in part:
-                key = row[key_column]
+                key = _name_of(key_of(row))
                 stored_rows += 1
-                twin = twins.get(key) or folded.get(table, key)
+                twin = twins.get(key_of(row)) or folded.get(table, *key_of(row))
                 if twin is None:
                     message = f"the log gives no such record{self._last_effect(table, key)}"
                     self._reader.findings.add(table, key, "extra", message)
@@ -328,8 +333,8 @@ class Fold:
         if stored_rows == folded.count(table):
             return
         for row in folded.pages(table, order_by=key_column):
-            key = row[key_column]
-            if self._reader.get(table, key) is None:
+            key = _name_of(key_of(row))
+            if self._reader.get(table, *key_of(row)) is None:
                 message = f"the log gives it{self._last_effect(table, key)}"
                 self._reader.findings.add(table, key, "missing", message)
 
@@ -394,6 +399,10 @@ def _written_records(effects: Iterable[Row]) -> Iterator[RecordKey]:
         yield (store, key)
         if store is schema.nodes:
             yield (Around.BELOW, key)
+
+
+def _name_of(key: Values) -> object:
+    return key[0] if len(key) == 1 else join_key(*key)
 
 
 def _body_of(receipt: Row) -> Document | None:

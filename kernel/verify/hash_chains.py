@@ -22,7 +22,7 @@ from kernel.verify.reading import (
     Reader,
     load_object,
     parts,
-    shown,
+    printable,
     time_us,
 )
 
@@ -158,7 +158,9 @@ class Chain:
                 self._blame_head(shape.head_hash, claimed, self.tail_hash)
 
     def _blame_head(self, column: str, stored: object, is_: object) -> None:
-        message = f"{column} is {shown(stored)}, {self._shape.table.name} ends with {shown(is_)}"
+        message = (
+            f"{column} is {printable(stored)}, {self._shape.table.name} ends with {printable(is_)}"
+        )
         self._findings.add(schema.chain_head, "main", "column_differs", message)
 
     def _check_number(self, sequence: int) -> None:
@@ -180,7 +182,7 @@ class Chain:
         pairs.append((shape.sequence, str(row[shape.sequence]), document.get(shape.sequence)))
         for name, stored, stated in pairs:
             if stored != stated:
-                message = f"{name} is {shown(stored)}, the bytes say {shown(stated)}"
+                message = f"{name} is {printable(stored)}, the bytes say {printable(stated)}"
                 self._findings.add(shape.table, row[shape.sequence], "column_differs", message)
                 return False
         return True
@@ -234,7 +236,7 @@ def check_receipts(reader: Reader, chain: Chain) -> tuple[int, int]:
                 )
             emitted_us = time_us(document.get("emitted_at"))
             if emitted_us is None or emitted_us < before_us:
-                message = f"emitted_at {shown(document.get('emitted_at'))} is not in order"
+                message = f"emitted_at {printable(document.get('emitted_at'))} is not in order"
                 reader.findings.add(
                     schema.receipts, row["receipt_sequence"], "order_broken", message
                 )

@@ -14,7 +14,7 @@ from kernel.landscape.digest import RunDigest, digest_of
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.run_rules import run_problems
 from kernel.landscape.runtime.records import digest_of_stretch
-from kernel.landscape.runtime.stretches import stretch_named
+from kernel.landscape.runtime.stretches import stretch_of_id
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row, TableQuery
@@ -67,7 +67,7 @@ def _check_together(reader: Reader, run: Row) -> None:
 def _check_run(reader: Reader, view: LedgerView, seal: Row) -> None:
     run_id, findings = seal["run_id"], reader.findings
     is_stored = reader.get(schema.landscape_runs, run_id) is not None
-    stretch = None if is_stored else stretch_named(view, run_id)
+    stretch = None if is_stored else stretch_of_id(view, run_id)
     if not is_stored and stretch is None:
         findings.add(schema.landscape_runs, run_id, "missing", "its seal is on the log")
         return

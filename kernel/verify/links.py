@@ -1,4 +1,4 @@
-"""The log's chain, walked the short way: numbers, hashes and links, nothing else.
+"""Walks the log's chain the short way: numbers, hashes and links, nothing else.
 
 Bytes are searched for the link instead of being read as JSON. That is exact: inside a JSON string
 every quote is escaped, so the bytes that are looked for can only be a key and its value; and the

@@ -1,4 +1,4 @@
-"""The log: every field of every row computed again from what the row commits to.
+"""Verifies the log: every field of every row is computed again from what the row commits to.
 
 A row commits to an envelope (by a salted commitment), to the effects that were applied (by the
 hash of their bytes) and to the receipts before it (by their chain's head). What else it says is
@@ -16,7 +16,7 @@ from kernel.transaction.apply import Rules
 from kernel.values.canonical import GENESIS_HASH, canonicalize
 from kernel.verify.hash_chains import LOG, Chain, is_emitted, sha256_hex
 from kernel.verify.names import row_rules, unknown_effect_name
-from kernel.verify.reading import Document, Reader, joined, load_object, parts, shown, time_us
+from kernel.verify.reading import Document, Reader, join_key, load_object, parts, printable, time_us
 from kernel.verify.supersession import check_supersession
 
 EFFECT_NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
@@ -76,7 +76,7 @@ class LogState:
         """Tell whether a walk that begins here goes on where another one ended."""
         return all(getattr(self, name) == getattr(before, name) for name in _PLACE)
 
-    def counted_with(self, before: "LogState") -> "LogState":
+    def add_counts(self, before: "LogState") -> "LogState":
         """Return this place, with what was counted on the way to the one before as well."""
         counts = {name: getattr(self, name) + getattr(before, name) for name in _COUNTS}
         return replace(self, **counts)
@@ -187,7 +187,7 @@ class LogCheck:
         for ordinal, effect in enumerate(effects.documents):
             message = unknown_effect_name(effect, rules)
             if message is not None:
-                key = joined(sequence, ordinal)
+                key = join_key(sequence, ordinal)
                 self._reader.findings.add(schema.applied_effects, key, "unknown_name", message)
         if envelope is not None:
             self._check_fields(sequence, document, envelope, effects, rules)
@@ -197,14 +197,16 @@ class LogCheck:
         for name in dict.fromkeys(document.get("causal_parent_operation_ids") or ()):
             self.causes += 1
             if self._reader.get(schema.causal_parents, name, sequence) is None:
-                message = f"row {sequence} names {shown(name)} among its causes"
-                key = joined(name, sequence)
+                message = f"row {sequence} names {printable(name)} among its causes"
+                key = join_key(name, sequence)
                 self._reader.findings.add(schema.causal_parents, key, "missing", message)
 
     def _check_order(self, sequence: int, document: Document) -> None:
         committed_at_us = time_us(document.get("committed_at"))
         if committed_at_us is None or committed_at_us <= self.committed_at_us:
-            message = f"committed_at {shown(document.get('committed_at'))} is not after the last"
+            message = (
+                f"committed_at {printable(document.get('committed_at'))} is not after the last"
+            )
             self._reader.findings.add(schema.kernel_event_log, sequence, "order_broken", message)
         self.committed_at_us = committed_at_us or self.committed_at_us
         before, sealed = self._receipt_position, document.get("receipt_chain_head")
@@ -238,7 +240,7 @@ class LogCheck:
         blob_ref = document.get("envelope_payload_blob_ref")
         row = self._reader.get(schema.blobs, blob_ref)
         if row is None:
-            message = f"the envelope of {shown(document.get('operation_id'))} is not there"
+            message = f"the envelope of {printable(document.get('operation_id'))} is not there"
             self._reader.findings.add(schema.blobs, blob_ref, "missing", message)
             return None
         self.blobs += 1
@@ -265,8 +267,8 @@ class LogCheck:
         for name in sorted(expected.keys() | document.keys()):
             if name not in expected or name not in document or expected[name] != document[name]:
                 message = (
-                    f"{name} is {shown(document.get(name))}, "
-                    f"the envelope and its effects give {shown(expected.get(name))}"
+                    f"{name} is {printable(document.get(name))}, "
+                    f"the envelope and its effects give {printable(expected.get(name))}"
                 )
                 self._reader.findings.add(
                     schema.kernel_event_log, sequence, "field_differs", message
@@ -282,11 +284,11 @@ def _around(reader: Reader, rows: list[Row]) -> Reader:
         (schema.blobs, "blob_ref", [row["envelope_payload_blob_ref"] for row in rows]),
         (schema.kernel_event_log, "operation_id", operations),
         (schema.receipts, "operation_id", operations),
-        (schema.receipts, "receipt_hash", _sealed_in(rows)),
+        (schema.receipts, "receipt_hash", _sealed_hashes(rows)),
     )
 
 
-def _sealed_in(rows: list[Row]) -> set[str]:
+def _sealed_hashes(rows: list[Row]) -> set[str]:
     """Return the hashes of receipts that rows seal, as far as one finds them in the bytes."""
     return {
         match[1].decode()
@@ -300,11 +302,11 @@ def read_effects(reader: Reader, sequence: int, applied_at: object) -> Effects:
     effects = Effects()
     where = {"ec_sequence_number": sequence}
     for row in reader.pages(schema.applied_effects, where):
-        key = joined(sequence, row["ordinal"])
+        key = join_key(sequence, row["ordinal"])
         with reader.findings.guard(schema.applied_effects, key):
             if row["ordinal"] != effects.count:
                 message = f"no effect {effects.count}"
-                key = joined(sequence, effects.count)
+                key = join_key(sequence, effects.count)
                 reader.findings.add(schema.applied_effects, key, "gap", message)
                 effects.sound = False
             effects.count += 1
@@ -380,7 +382,7 @@ class Causality:
         parents = () if is_migrated else document.get("causal_parent_operation_ids", ())
         for parent in parents:
             if parent not in self._known and not self._stands_before(parent, sequence):
-                message = f"is caused by {shown(parent)}, which is on no earlier row"
+                message = f"is caused by {printable(parent)}, which is on no earlier row"
                 self._reader.findings.add(_LOG, sequence, "link_broken", message)
                 break
         self._known[document["operation_id"]] = None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from kernel.ledger import schema
 from kernel.ledger.store.tables import Row
 from kernel.verify.log import keeps_commitment
-from kernel.verify.reading import Document, Reader, load_object, shown
+from kernel.verify.reading import Document, Reader, load_object, printable
 
 _RECORDED = "recorded_model_output"
 _COLLECTED = "recorded_model_output_collected"
@@ -34,7 +34,7 @@ def check_model_outputs(reader: Reader, erased: frozenset[object]) -> set[str]:
     for receipt in _receipts_of(reader, _RECORDED):
         key = receipt.get("recorded_output_id")
         if reader.get(schema.recorded_model_outputs, key) is None:
-            message = f"{shown(receipt.get('receipt_id'))} says that it was recorded"
+            message = f"{printable(receipt.get('receipt_id'))} says that it was recorded"
             reader.findings.add(schema.recorded_model_outputs, key, "missing", message)
     return present
 
@@ -64,7 +64,9 @@ def _repeats(reader: Reader, row: Row) -> bool:
         return False
     for name in ("recorded_output_id", "output_payload_blob_ref"):
         if row[name] != record.get(name):
-            message = f"{name} is {shown(row[name])}, the record says {shown(record.get(name))}"
+            message = (
+                f"{name} is {printable(row[name])}, the record says {printable(record.get(name))}"
+            )
             reader.findings.add(schema.recorded_model_outputs, key, "column_differs", message)
             return False
     return True
@@ -83,7 +85,7 @@ def _check_answer(
     blob = reader.get(schema.blobs, blob_ref)
     if blob is None:
         if (key, blob_ref) not in collected and blob_ref not in erased:
-            message = f"the answer of {shown(key)} is not there, and nobody collected it"
+            message = f"the answer of {printable(key)} is not there, and nobody collected it"
             reader.findings.add(schema.blobs, blob_ref, "missing", message)
         return
     present.add(blob_ref)

@@ -10,7 +10,7 @@ from kernel.ledger import schema
 from kernel.model.lite import LITE_INTENT
 from kernel.transaction.apply import Rules
 from kernel.transaction.rules import rules_of, unknown_version
-from kernel.verify.reading import Document, Reader, Rule, shown
+from kernel.verify.reading import Document, Reader, Rule, printable
 
 
 def row_rules(reader: Reader, sequence: int, document: Document) -> Rules | None:
@@ -31,11 +31,11 @@ def unknown_row_name(document: Document, rules: Rules) -> str | None:
     """Say which name of a log row its version of the rules does not have."""
     intent = document.get("semantic_intent")
     if intent not in rules.verbs:
-        return f"semantic_intent {shown(intent)} is no verb of version {rules.version}"
+        return f"semantic_intent {printable(intent)} is no verb of version {rules.version}"
     kind = document.get("operation_kind")
     # A lite envelope keeps the kinds of version 1.5.
     if intent != LITE_INTENT and kind not in rules.operation_kinds:
-        return f"operation_kind {shown(kind)} is none of version {rules.version}"
+        return f"operation_kind {printable(kind)} is none of version {rules.version}"
     return None
 
 
@@ -44,11 +44,11 @@ def unknown_effect_name(document: Document, rules: Rules) -> str | None:
     effects = rules.effects
     kind = document.get("effect_kind")
     if kind not in effects.kinds:
-        return f"effect_kind {shown(kind)} is none of version {rules.version}"
+        return f"effect_kind {printable(kind)} is none of version {rules.version}"
     if document.get("canonical_kind") != effects.canonical_kind(str(kind)):
-        return f"canonical_kind {shown(document.get('canonical_kind'))} is not that of {kind}"
+        return f"canonical_kind {printable(document.get('canonical_kind'))} is not that of {kind}"
     if document.get("store") not in effects.stores:
-        return f"store {shown(document.get('store'))} is none of version {rules.version}"
+        return f"store {printable(document.get('store'))} is none of version {rules.version}"
     return None
 
 
@@ -70,7 +70,7 @@ def receipt_problem(document: Document, rules: Rules) -> tuple[Rule, str] | None
     """Say what is wrong with a receipt by its version of the rules."""
     kind = document.get("receipt_kind")
     if kind not in rules.receipts.kinds:
-        return "unknown_name", f"receipt_kind {shown(kind)} is none of version {rules.version}"
+        return "unknown_name", f"receipt_kind {printable(kind)} is none of version {rules.version}"
     problem = rules.receipts.problem(document)
     if problem is not None:
         field, message = problem

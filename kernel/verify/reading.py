@@ -1,4 +1,4 @@
-"""Reading for verification, page by page and without trust, and the findings.
+"""Reads for verification, page by page and without trust, and defines the findings.
 
 Whatever a stored row makes a reader raise becomes a finding that names the row. A finding says
 what is wrong with which row; why it is so, nobody can tell from the bytes.
@@ -165,7 +165,7 @@ class _Guard:
         if not isinstance(error, Exception) or isinstance(error, EndsReading | LedgerUnavailable):
             return False
         message = f"{type(error).__name__}: {error}"
-        self._findings.add(self._table, joined(*self._key), "unreadable", message)
+        self._findings.add(self._table, join_key(*self._key), "unreadable", message)
         return True
 
 
@@ -253,7 +253,9 @@ class Reader:
                 return
             before, after = after, rows[-1][column]
             if not _is_behind(after, before):
-                message = f"a page ends with {shown(after)}, the one before with {shown(before)}"
+                message = (
+                    f"a page ends with {printable(after)}, the one before with {printable(before)}"
+                )
                 self.findings.add(table, f"after {before}", "page_damaged", message)
                 return
 
@@ -286,7 +288,7 @@ def _rank(value: object) -> int:
     return 1 if isinstance(value, int | float) else 3 if isinstance(value, bytes) else 0
 
 
-def joined(*parts: object) -> str:
+def join_key(*parts: object) -> str:
     """Return a key of several parts as findings name it."""
     return "/".join(str(part) for part in parts)
 
@@ -321,7 +323,7 @@ def time_us(text: object) -> int | None:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def shown(value: object) -> str:
+def printable(value: object) -> str:
     """Return a value as a message shows it."""
     text = ascii(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

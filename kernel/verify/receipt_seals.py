@@ -1,4 +1,4 @@
-"""Ranges of receipts: each goes on from the one before, and has the root that its seal states.
+"""Verifies ranges of receipts: each goes on from the one before, and has its seal's root.
 
 The walk along the chain holds each receipt's hash against its bytes, so here the stored hashes are
 what the roots are computed of.
@@ -15,7 +15,7 @@ _KIND = {"receipt_kind": RECEIPTS_SEALED}
 
 def check_receipt_seals(reader: Reader, *, after: int = 0) -> int:
     """Check the seals behind a receipt and return the last receipt that is in a range."""
-    sealed_to = _sealed_before(reader, after)
+    sealed_to = _last_sealed_before(reader, after)
     for row in reader.pages(schema.receipts, _KIND, after=after):
         key = row["receipt_sequence"]
         with reader.findings.guard(schema.receipts, key):
@@ -34,7 +34,7 @@ def check_receipt_seals(reader: Reader, *, after: int = 0) -> int:
     return sealed_to
 
 
-def _sealed_before(reader: Reader, after: int) -> int:
+def _last_sealed_before(reader: Reader, after: int) -> int:
     """Return the last receipt that the seals up to a receipt have in a range."""
     with reader.findings.guard(schema.receipts, after):
         rows = reader.tables.scan(

@@ -1,4 +1,4 @@
-"""The chains since they were last looked at: cheap enough to be done every few minutes (§17.5).
+"""Verifies the chains since they were last looked at: cheap enough for every few minutes (§17.5).
 
 What is checked of a row is what level A checks of it; the state is not folded. Some tiles of the
 tree are compared with their rows in each audit, in turn, so rows before the mark are read again.
@@ -21,7 +21,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import TableQuery
 from kernel.values.canonical import GENESIS_HASH
 from kernel.verify import Verification
-from kernel.verify.checked_reading import as_stored
+from kernel.verify.checked_reading import unchecked_view
 from kernel.verify.damaged_rows import NewFindings
 from kernel.verify.hash_chains import RECEIPTS, Chain, sha256_hex
 from kernel.verify.log import LogCheck
@@ -72,7 +72,7 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
     Raises:
         LedgerCorrupt: when there is damage, and a receipt of a quarantine cannot be read.
     """
-    view = as_stored(view)
+    view = unchecked_view(view)
     mark_fits, next_tile = False, 0
     findings = NewFindings(LIMIT_FINDINGS, view)
     reader = Reader(view.tables, findings)
@@ -105,7 +105,7 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
 
 def audit_rows(view: LedgerView, first: int, last: int) -> Verification:
     """Check the rows of a range as `audit_since` does, and the whole tiles that they fill."""
-    view = as_stored(view)
+    view = unchecked_view(view)
     findings = NewFindings(LIMIT_FINDINGS, view)
     reader = Reader(view.tables, findings)
     log = LogCheck(reader)
@@ -125,7 +125,7 @@ def audit_rows(view: LedgerView, first: int, last: int) -> Verification:
 
 def mark_before_last(view: LedgerView, count: int) -> AuditMark:
     """Return the mark from which an audit checks the last rows and receipts, so many of each."""
-    view = as_stored(view)
+    view = unchecked_view(view)
     head = view.head()
     rows = _hash_at(view, schema.kernel_event_log, head.ec_sequence_number - count, "row_bytes")
     receipts = _hash_at(view, schema.receipts, head.receipt_sequence - count, "receipt_bytes")

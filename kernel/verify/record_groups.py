@@ -1,4 +1,4 @@
-"""The chain of groups of records of runs: each is computed again from the records as they stand.
+"""Verifies the chain of groups of records of runs, each computed from the records as they stand.
 
 The chain is walked like the others. Of each group the records are read by their keys and digested
 again; those that may still change are held against the newest group that has them. A run that is
@@ -18,7 +18,7 @@ from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
 from kernel.ledger.store.tables import Row, TableQuery
 from kernel.verify.hash_chains import Chain, ChainShape
-from kernel.verify.reading import Document, Reader, joined
+from kernel.verify.reading import Document, Reader, join_key
 
 GROUPS = ChainShape(
     schema.landscape_record_groups,
@@ -108,7 +108,7 @@ class _Walk:
         rows = self._records(table, run_id, keys)
         missing = next((key for key, row in zip(keys, rows, strict=True) if row is None), None)
         if missing is not None:
-            key = run_id if table is schema.landscape_runs else joined(run_id, missing)
+            key = run_id if table is schema.landscape_runs else join_key(run_id, missing)
             message = f"group {sequence} of the records of runs has it"
             self._reader.findings.add(table, key, "missing", message)
             return
@@ -145,7 +145,7 @@ class _Walk:
                 row = self._reader.tables.get(table, *parts)
                 if row is not None and changing_text(table, row) != text:
                     message = f"group {sequence} is the newest that has it and states {text}"
-                    self._reader.findings.add(table, joined(*parts), "state_differs", message)
+                    self._reader.findings.add(table, join_key(*parts), "state_differs", message)
 
     def check_counts(self) -> None:
         """Name the runs of the chain that have records in no group."""

@@ -1,4 +1,4 @@
-"""The rows beside the chains: answers, requests, payloads, pre-images, policies and the head.
+"""Verifies the rows beside the chains: answers, requests, payloads, pre-images, policies, head.
 
 None of them is hashed into a chain; each is held against the chained row that it belongs to, and a
 row that belongs to none is found by counting. What cannot be seen even so is listed with its reason
@@ -14,7 +14,7 @@ from kernel.model.lite import LITE_INTENT
 from kernel.values.canonical import canonicalize
 from kernel.verify.hash_chains import is_emitted, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
-from kernel.verify.reading import Document, Reader, joined, load_object, parts, shown, time_us
+from kernel.verify.reading import Document, Reader, join_key, load_object, parts, printable, time_us
 from kernel.verify.thought_segments import thoughts_of_all
 
 _US_PER_HOUR = 3_600_000_000
@@ -75,7 +75,7 @@ def _check_row_answer(reader: Reader, row: Row, clock_us: int) -> bool:
     sequence = row["ec_sequence_number"]
     record = reader.get(schema.idempotency_records, sequence)
     if record is None:
-        message = f"operation {shown(row['operation_id'])} has no answer on record"
+        message = f"operation {printable(row['operation_id'])} has no answer on record"
         reader.findings.add(schema.idempotency_records, sequence, "missing", message)
         return False
     with reader.findings.guard(schema.idempotency_records, sequence):
@@ -83,7 +83,7 @@ def _check_row_answer(reader: Reader, row: Row, clock_us: int) -> bool:
     return True
 
 
-def answered_hash(reader: Reader, sequence: int) -> str | None:
+def answer_row_hash(reader: Reader, sequence: int) -> str | None:
     """Return the row hash that the answer to a row's operation names, if there is one."""
     record = reader.get(schema.idempotency_records, sequence)
     return None if record is None else _hex_of(record["row_hash"])
@@ -207,7 +207,7 @@ def check_extra_effects(reader: Reader, stated: int) -> None:
         return
     for row in reader.pages(schema.applied_effects, order_by="ec_sequence_number"):
         if reader.get(schema.kernel_event_log, row["ec_sequence_number"]) is None:
-            key = joined(row["ec_sequence_number"], row["ordinal"])
+            key = join_key(row["ec_sequence_number"], row["ordinal"])
             message = "the effect of a row that is not there"
             reader.findings.add(schema.applied_effects, key, "extra", message)
 
@@ -222,7 +222,7 @@ def check_extra_causes(reader: Reader, stated: int) -> None:
         document = None if caused is None else load_object(caused["row_bytes"])
         if document is None or name not in (document.get(_CAUSES) or ()):
             message = f"row {sequence} does not name it among its causes"
-            reader.findings.add(schema.causal_parents, joined(name, sequence), "extra", message)
+            reader.findings.add(schema.causal_parents, join_key(name, sequence), "extra", message)
 
 
 def check_extra_receipts(reader: Reader, emitted: int, stated: int) -> None:
@@ -233,7 +233,7 @@ def check_extra_receipts(reader: Reader, emitted: int, stated: int) -> None:
         where = {"operation_id": row["operation_id"]}
         rows = reader.scan(TableQuery(schema.kernel_event_log, where)) if is_emitted(row) else [row]
         if all(row.get("semantic_intent") == LITE_INTENT for row in rows):
-            message = f"emitted by {shown(row['operation_id'])}, which did nothing on the log"
+            message = f"emitted by {printable(row['operation_id'])}, which did nothing on the log"
             reader.findings.add(schema.receipts, row["receipt_sequence"], "extra", message)
 
 
@@ -272,5 +272,5 @@ def _hex_of(digest: object) -> str | None:
 def _differs(
     reader: Reader, table: Table, key: object, column: str, row: Row, expected: object
 ) -> None:
-    message = f"{column} is {shown(row[column])}, the record gives {shown(expected)}"
+    message = f"{column} is {printable(row[column])}, the record gives {printable(expected)}"
     reader.findings.add(table, key, "column_differs", message)

@@ -1,4 +1,4 @@
-"""A verification from a tree head on that was kept: it costs what came since, not what there is.
+"""Verifies from a tree head on that was kept: it costs what came since, not what there is.
 
 The head is a size and a root, as an earlier verification printed them, or as a checkpoint states
 them. The log has to begin with that tree, which its tiles show. Rows behind it are checked as level
@@ -29,7 +29,7 @@ from kernel.replay.reproduce import reproduce_range
 from kernel.values.canonical import GENESIS_HASH
 from kernel.values.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.verify import Verification
-from kernel.verify.checked_reading import as_stored
+from kernel.verify.checked_reading import unchecked_view
 from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.hash_chains import RECEIPTS, Chain
 from kernel.verify.log import LogCheck
@@ -45,7 +45,7 @@ from kernel.verify.reading import (
 )
 from kernel.verify.receipt_seals import check_receipt_seals
 from kernel.verify.record_groups import GroupCounts, check_groups_behind
-from kernel.verify.records import answered_hash, check_row_answers
+from kernel.verify.records import answer_row_hash, check_row_answers
 from kernel.verify.storage import add_faults
 from kernel.verify.tree import TreeCheck
 
@@ -91,7 +91,7 @@ def verify_since(
     Raises:
         LedgerUnavailable: when the store went away meanwhile.
     """
-    run = _Since(as_stored(view), kept, progress)
+    run = _Since(unchecked_view(view), kept, progress)
     with suppress(EnoughFindings):
         run.check(expect_head)
     return run.result()
@@ -125,7 +125,7 @@ class _Since:
             with findings.guard(schema.chain_head, "main"):
                 self._receipts.finish(head, witness=str(self._log.receipt_hash))
                 last = self._log.chain.last
-                self._log.chain.finish(head, witness=answered_hash(self._reader, last))
+                self._log.chain.finish(head, witness=answer_row_hash(self._reader, last))
         if expect_head is not None:
             check_expected(self._reader, expect_head)
         self._root, of_the_tree = self._tree.finish(head)

@@ -1,4 +1,4 @@
-"""Stretches of the log, walked side by side: each by whoever has a snapshot of the same ledger.
+"""Walks stretches of the log side by side, each by whoever has a snapshot of the same ledger.
 
 What is checked of a row needs of the rows before it only what the last of them came to. So a
 stretch begins with what the row in front of it states, and where the stretch before came to the
@@ -101,7 +101,7 @@ def walk(view: LedgerView, stretch: LogStretch, progress: Callable[[], None]) ->
     return None
 
 
-def joined_state(walked: Sequence[Walked | None]) -> Walked | None:
+def join_states(walked: Sequence[Walked | None]) -> Walked | None:
     """Return what stretches came to together; None where they are not one walk."""
     whole: Walked | None = None
     for part in walked:
@@ -110,6 +110,6 @@ def joined_state(walked: Sequence[Walked | None]) -> Walked | None:
         if whole is None:
             whole = part
         else:
-            ends = part.ends.counted_with(whole.ends)
+            ends = part.ends.add_counts(whole.ends)
             whole = Walked(whole.begins, ends, whole.answers + part.answers)
     return whole

@@ -1,4 +1,4 @@
-"""Rows that take the place of lite ones: each names one that is there, and the only one (K24).
+"""Verifies rows in the place of lite ones: each names one that is there, and the only one (K24).
 
 A row says what it supersedes in its bytes; the column beside them repeats it. The lite row it names
 is an earlier one of the same operation, and nobody else names it. What it wrote, nobody had written
@@ -11,7 +11,7 @@ from kernel.ledger import schema
 from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import MIGRATION_KIND
-from kernel.verify.reading import Document, Reader, load_object, shown
+from kernel.verify.reading import Document, Reader, load_object, printable
 
 _LOG = schema.kernel_event_log
 
@@ -30,13 +30,13 @@ def check_supersession(reader: Reader, row: Row, document: Document) -> None:
     sequence, supersedes = row["ec_sequence_number"], document.get("supersedes")
     stated = _sequence_in(supersedes)
     if row["supersedes_sequence"] != stated:
-        message = f"supersedes_sequence is {shown(row['supersedes_sequence'])}, the bytes say "
-        reader.findings.add(_LOG, sequence, "column_differs", f"{message}{shown(stated)}")
+        message = f"supersedes_sequence is {printable(row['supersedes_sequence'])}, the bytes say "
+        reader.findings.add(_LOG, sequence, "column_differs", f"{message}{printable(stated)}")
     # No limit: with one, a planner may search in the order of the log.
     rows = reader.scan(TableQuery(_LOG, {"operation_id": row["operation_id"]}))
     has_two = supersedes is not None or document.get("semantic_intent") == LITE_INTENT
     if len(rows) > (2 if has_two else 1):
-        message = f"operation {shown(row['operation_id'])} is on the log twice"
+        message = f"operation {printable(row['operation_id'])} is on the log twice"
         reader.findings.add(_LOG, sequence, "double_write", message)
     elif supersedes is not None:
         _check_target(reader, sequence, document, stated)
@@ -51,7 +51,7 @@ def _check_target(reader: Reader, sequence: int, document: Document, stated: int
         return
     for name in KEPT_FIELDS:
         if document.get(name) != lite.get(name):
-            message = f"{name} is {shown(document.get(name))}, row {stated} has another"
+            message = f"{name} is {printable(document.get(name))}, row {stated} has another"
             reader.findings.add(_LOG, sequence, "field_differs", message)
             return
     _check_writers(reader, sequence, stated)
@@ -62,7 +62,7 @@ def _check_writers(reader: Reader, sequence: int, position: int) -> None:
         place = {"store": effect["store"], "record_key": effect["record_key"]}
         later = _writer_after(reader, place, sequence, position)
         if later is not None:
-            message = f"{shown(effect['record_key'])} was written by {shown(later)}"
+            message = f"{printable(effect['record_key'])} was written by {printable(later)}"
             message += f", which stands after {position}"
             reader.findings.add(_LOG, sequence, "order_broken", message)
             return

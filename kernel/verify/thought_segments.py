@@ -1,4 +1,4 @@
-"""Segments of thoughts: each file is there, is the one that is named, and holds what its row says.
+"""Verifies segments of thoughts: each file is there, is the named one, holds what its row says.
 
 What the records in them say, and that the session's chain and tree are theirs, the walk along the
 session checks, which reads them as rows like any other; that the segments are those of the record,
@@ -12,7 +12,7 @@ from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.store.tables import Row, TableQuery
 from kernel.values.errors import LedgerUnavailable
-from kernel.verify.reading import Reader, Rule, shown
+from kernel.verify.reading import Reader, Rule, printable
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
     {
@@ -74,7 +74,7 @@ def covering_segment(reader: Reader, row: Row, place: str) -> bool:
 
 def _is_whole(reader: Reader, archive: Archive, row: Row, count: int, behind: int) -> bool:
     key, first, last = row["content_hash"], row["first_sequence"], row["last_sequence"]
-    place = f"thoughts {first} to {last} of {shown(row['session_id'])}"
+    place = f"thoughts {first} to {last} of {printable(row['session_id'])}"
     if first != behind + 1:
         reader.findings.add(_SEGMENTS, key, "gap", f"{place}: thought {behind + 1} comes next")
         return False
@@ -93,7 +93,7 @@ def _is_whole(reader: Reader, archive: Archive, row: Row, count: int, behind: in
     }
     for name, value in actual.items():
         if row[name] != value:
-            message = f"{name} is {shown(row[name])}, the file gives {shown(value)}"
+            message = f"{name} is {printable(row[name])}, the file gives {printable(value)}"
             reader.findings.add(_SEGMENTS, key, "column_differs", message)
             return False
     return True

@@ -1,4 +1,4 @@
-"""Thoughts and rounds: chains, trees and seals computed from stored bytes (seed 002, P1).
+"""Verifies thoughts and rounds: chains, trees and seals from stored bytes (seed 002, P1).
 
 Where a session stands is a fold of the log (level B). Here are the records that it leads to: a
 session's chain has as many links as its row says and ends at its head, its tree is that over the
@@ -21,7 +21,7 @@ from kernel.values.canonical import GENESIS_HASH
 from kernel.verify.hash_chains import is_canonical, sha256_hex
 from kernel.verify.log import keeps_commitment
 from kernel.verify.model_outputs import check_erased
-from kernel.verify.reading import Document, Reader, Rule, joined, load_object, shown
+from kernel.verify.reading import Document, Reader, Rule, join_key, load_object, printable
 from kernel.verify.thought_segments import check_thought_segments, covering_segment
 
 _FORMAT = "rotulus/thought/v1"
@@ -90,7 +90,7 @@ def _check_chain(
     where = {"session_id": session_id}
     for thought in reader.pages(schema.thought_records, where, page_rows=LARGE_ROWS):
         counts.thoughts += 1
-        key = joined(session_id, thought["thought_sequence"])
+        key = join_key(session_id, thought["thought_sequence"])
         with reader.findings.guard(schema.thought_records, key):
             _check_thought(reader, key, thought, len(leaves) + 1, head)
             _check_content(reader, thought, elsewhere, counts)
@@ -101,7 +101,7 @@ def _check_chain(
         rfc6962.append(sha256(b"\x00" + content).digest())
     if (len(leaves), head) != (row["thought_count"], row["zeta_head"]):
         message = f"{len(leaves)} thoughts lead to {head}, the session's row says otherwise"
-        key = joined(session_id, len(leaves) + 1)
+        key = join_key(session_id, len(leaves) + 1)
         rule: Rule = "missing" if len(leaves) < (row["thought_count"] or 0) else "link_broken"
         reader.findings.add(schema.thought_records, key, rule, message)
     return leaves, rfc6962
@@ -126,7 +126,9 @@ def _check_thought(reader: Reader, key: str, row: Row, sequence: int, head: str)
     }
     for name, value in expected.items():
         if document.get(name) != value:
-            message = f"{name} is {shown(value)}, the record says {shown(document.get(name))}"
+            message = (
+                f"{name} is {printable(value)}, the record says {printable(document.get(name))}"
+            )
             findings.add(schema.thought_records, key, "column_differs", message)
             return
     if row["content_hash"] != sha256_hex(row["record_bytes"]):
@@ -145,7 +147,7 @@ def _check_place(reader: Reader, key: str, row: Row, document: Document) -> None
     names = ("session_id", "thought_id", "thought_type", "content_commitment")
     stated = {name: payload.get(name) for name in names}
     if stated != {name: document.get(name) for name in names}:
-        message = f"row {shown(row['ec_sequence_number'])} of the log records another thought"
+        message = f"row {printable(row['ec_sequence_number'])} of the log records another thought"
         reader.findings.add(schema.thought_records, key, "column_differs", message)
     elif logged is not None and logged["committed_at"] != document.get("recorded_at"):
         message = "recorded_at is not when its operation was committed"
@@ -162,7 +164,7 @@ def _check_content(reader: Reader, row: Row, elsewhere: Elsewhere, counts: Thoug
             message = "it was erased on the record, and lies in the archive; erase it again"
             reader.findings.add(schema.blobs, commitment, "extra", message)
         elif not is_erased and not is_archived:
-            message = f"the content of thought {shown(row['thought_id'])} is not there"
+            message = f"the content of thought {printable(row['thought_id'])} is not there"
             reader.findings.add(schema.blobs, commitment, "missing", message)
         return
     counts.contents += 1
@@ -181,9 +183,9 @@ def _check_tree(reader: Reader, row: Row, leaves: list[bytes], counts: ThoughtCo
     for stored in reader.pages(table, where, page_rows=LARGE_ROWS):
         counts.nodes += 1
         index += 1
-        key = joined(session_id, stored["node_index"])
+        key = join_key(session_id, stored["node_index"])
         if stored["node_index"] != index:
-            reader.findings.add(table, joined(session_id, index), "gap", f"no node {index}")
+            reader.findings.add(table, join_key(session_id, index), "gap", f"no node {index}")
             index = stored["node_index"]
         if not 0 <= index < len(expected):
             reader.findings.add(table, key, "extra", "no thoughts have this node")
@@ -191,7 +193,7 @@ def _check_tree(reader: Reader, row: Row, leaves: list[bytes], counts: ThoughtCo
             message = "the node is not that over the thoughts"
             reader.findings.add(table, key, "state_differs", message)
     if index + 1 < len(expected):
-        key = joined(session_id, index + 1)
+        key = join_key(session_id, index + 1)
         reader.findings.add(table, key, "missing", "the thoughts have this node")
 
 
@@ -246,7 +248,9 @@ def _check_session(reader: Reader, row: Row, leaves: list[bytes], rfc6962: list[
     }
     for name, value in expected.items():
         if seal.get(name) != value:
-            message = f"the seal says {name} {shown(seal.get(name))}, the thoughts {shown(value)}"
+            message = (
+                f"the seal says {name} {printable(seal.get(name))}, the thoughts {printable(value)}"
+            )
             key = row["session_id"]
             reader.findings.add(schema.audit_sessions, key, "field_differs", message)
             return
@@ -325,7 +329,7 @@ def _last(nodes: list[Document]) -> str | None:
 def _name_orphans(reader: Reader, table: Any) -> None:
     place = list(table.primary_key.columns)[-1].name
     for row in reader.pages(table, order_by=place):
-        key = joined(row["session_id"], row[place])
+        key = join_key(row["session_id"], row[place])
         if reader.get(schema.audit_sessions, row["session_id"]) is None:
             reader.findings.add(table, key, "extra", "its session is not there")
         elif covering_segment(reader, row, place):

@@ -1,4 +1,4 @@
-"""The tree over the log, computed from its rows and compared with what is stored of it.
+"""Computes the tree over the log from its rows and compares it with what is stored of it.
 
 It is computed level by level of the tiles, of which one is open on each level, and not as the
 ledger does it; the two have the rule of RFC 6962 in common and no code.
@@ -10,7 +10,7 @@ from hashlib import sha256
 from kernel.ledger import schema
 from kernel.ledger.log_tree import LogTree
 from kernel.ledger.store.tables import Row, TableQuery
-from kernel.verify.reading import EnoughFindings, Finding, Findings, Reader, joined
+from kernel.verify.reading import EnoughFindings, Finding, Findings, Reader, join_key
 
 WIDTH = 256
 _HASH_BYTES = 32
@@ -72,7 +72,7 @@ class TreeCheck:
             self._push(level + 1, _complete_roots(hashes)[0])
 
     def _compare(self, level: int, index: int, hashes: list[bytes]) -> None:
-        findings, key = self._reader.findings, joined(level, index)
+        findings, key = self._reader.findings, join_key(level, index)
         with suppress(EnoughFindings):
             row = self._reader.get(schema.tree_tiles, level, index)
             if row is None:
@@ -92,7 +92,7 @@ class TreeCheck:
             level, index = row["tile_level"], row["tile_index"]
             if not (0 <= level < len(kept) and 0 <= index < kept[level]):
                 message = "no rows of the log fill this tile"
-                key = joined(level, index)
+                key = join_key(level, index)
                 self._reader.findings.add(schema.tree_tiles, key, "extra", message)
 
 
@@ -105,7 +105,7 @@ def check_tile_of_rows(reader: Reader, index: int) -> None:
     hashes = [sha256(b"\x00" + content).digest() for (content,) in rows]
     expected, level, place = hashes, 0, 0
     while True:
-        key, row = joined(level, index), reader.get(schema.tree_tiles, level, index)
+        key, row = join_key(level, index), reader.get(schema.tree_tiles, level, index)
         if row is None:
             findings.add(schema.tree_tiles, key, "missing", "rows of the log fill this tile")
             return

@@ -1,4 +1,4 @@
-"""Undoings that put back something else than the operations in effect come to (§5.2).
+"""Finds undoings that put back something else than the operations in effect come to (§5.2).
 
 Version 1 of the rules put back what an effect had replaced, whoever was in effect by then. Its rows
 verify as they are: they were folded like this. Whether a ledger has such courses, and where, is

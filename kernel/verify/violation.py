@@ -1,4 +1,4 @@
-"""The findings of a verification as a receipt on the record (§17.5, decision kernel/0106).
+"""Records the findings of a verification as a receipt on the record (§17.5, decision kernel/0106).
 
 The receipt names what was found first, and where, which rows of the log are quarantined from then
 on (decision kernel/0522), and what is about no row and nobody knew of (decision kernel/0595). It
@@ -11,12 +11,18 @@ from typing import Any
 
 from kernel.ledger.damage import Damage
 from kernel.ledger.ledger import LedgerTransaction
-from kernel.ledger.quarantine import VIOLATION, RecordKey, SequenceRange, merged, stated_range
+from kernel.ledger.quarantine import (
+    VIOLATION,
+    RecordKey,
+    SequenceRange,
+    merge_ranges,
+    range_document,
+)
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.verify import Verification
 from kernel.verify.checked_reading import is_sound
-from kernel.verify.damaged_rows import fresh_rows, known_records
+from kernel.verify.damaged_rows import acknowledged_records, fresh_rows
 from kernel.verify.reading import Finding
 
 _OF_A_ROW = frozenset({"record_damaged", "landscape_record_damaged"})
@@ -80,7 +86,7 @@ def _record(
         "findings": [*map(_finding_document, findings)],
     }
     if fresh:
-        body["quarantined"] = [*map(stated_range, _ranges_to_quarantine(transaction, fresh))]
+        body["quarantined"] = [*map(range_document, _ranges_to_quarantine(transaction, fresh))]
     if of_no_row:
         body["of_no_row"] = of_no_row
     append_receipt(transaction, receipt_id, Receipt(VIOLATION, body), None)
@@ -93,7 +99,7 @@ def _unknown(transaction: LedgerTransaction, findings: Iterable[Finding]) -> lis
     stated = {
         RecordKey(each["table"], each["key"]): each for each in map(_finding_document, findings)
     }
-    known = known_records(transaction) if stated else frozenset()
+    known = acknowledged_records(transaction) if stated else frozenset()
     return [each for key, each in stated.items() if key not in known]
 
 
@@ -101,7 +107,7 @@ def _ranges_to_quarantine(
     transaction: LedgerTransaction, fresh: tuple[SequenceRange, ...]
 ) -> tuple[SequenceRange, ...]:
     """Return the ranges to quarantine; of more than can be kept apart one that holds all."""
-    every_range = merged((*transaction.quarantines().ranges, *fresh))
+    every_range = merge_ranges((*transaction.quarantines().ranges, *fresh))
     if len(every_range) <= RANGES_MAX:
         return fresh
     return (SequenceRange(every_range[0].first, every_range[-1].last),)

@@ -1,4 +1,4 @@
-"""The contents of asked-for work (§13.4, §14.2, §16.5).
+"""Defines the contents of asked-for work (§13.4, §14.2, §16.5).
 
 A content keeps what its producer stated, fields that no model names included (K14).
 """

@@ -1,54 +1,62 @@
-"""Requests that were given up: listed by their error signature, asked for anew, or dismissed.
+"""Lists requests that were given up by error signature, asks for them anew or dismisses them.
 
 An outcome is final, so requeuing makes a request of its own that names the dead one (`requeues`).
 Its key follows from the dead one's id, so requeuing twice is requeuing once. It has the priority
-that was first asked for and no delay. The list is read from the record, so a lost Redis loses none;
-a call looks at 10,000 dead letters at most and says where to go on. Authorities that were given up
-are listed and not requeued: their next trigger asks again. What was dismissed is on no list, and
-may still be requeued by its id. Each call that changes something is an operation of the log, which
-says who decided it and why, and which every receipt of the call names.
+that was first asked for and no delay. The list is read from the record, so a lost Redis loses none.
+Authorities that were given up are listed and not requeued: their next trigger asks again. What was
+dismissed is on no list, and may still be requeued by its id. Each call that changes something is an
+operation of the log, which says who decided it and why, and which every receipt of the call names.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-
-import orjson
 
 from kernel.algebra.verbs import REQUEST_DISMISS, REQUEST_REQUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
-from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import PAGE_ROWS, Row, TableQuery, rows_in_pages
-from kernel.model.receipt import Receipt
-from kernel.records.operator_decisions import Decide, OperatorDecision, said_of
+from kernel.ledger.outbox import NO_TAGS
+from kernel.ledger.store.tables import Row, TableQuery, distinct_values
+from kernel.records.operator_decisions import Decide, OperatorDecision, record_decision
 from kernel.values.host import iso_time
+from kernel.work import receipts
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
-from kernel.work.queue_kinds import asked_kind, not_asked
-from kernel.work.receipts import DISMISSED
+from kernel.work.queue_kinds import not_asked, requestable_kind
+from kernel.work.request_lists import RequestSummary, summaries_of
+from kernel.work.request_search import (
+    RequestSearch,
+    closing_times_of,
+    find_requests,
+    recorded_queues,
+)
 from kernel.work.requests import (
     WorkReceipt,
     WorkRequest,
-    closing_ids,
-    dismissed_id,
+    dismissal_receipt_id,
     enqueue,
     outcome_of,
-    request_id_of,
     requeue_key,
-    requeued_as,
+    requeue_of,
 )
 
-SCANNED_MAX = 10_000
-"""Dead letters of all queues, requeued ones included, that are looked at for one list."""
+SIGNATURES_MAX = 100
+"""Error signatures of which one call says how many dead letters have each."""
+
+COUNTED_MAX = 1000
+"""Dead letters of one signature and one queue that are counted."""
+
+GROUPS_MAX = 40
+"""Groups of which one call says how large each is."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A request that was given up and not requeued."""
+    """A request that was given up and not settled."""
 
     request_id: str
+    request_sequence: int
     queue: str
     item_key: str
     priority: str
@@ -61,36 +69,155 @@ class DeadLetters:
     """A page of the dead letters of a queue, or of all."""
 
     by_signature: Mapping[str, int]
-    """How many of each signature were looked at; that begins with the page and may go beyond it."""
+    """How many of the queue, or of all, have each signature, most first; see `complete`."""
 
     dead_letters: tuple[DeadLetter, ...]
-    """The dead letters in the order of their ids."""
+    """The dead letters, those first that were asked for last."""
 
-    next_after: str | None
-    """Where the next page begins; None after the last. A page may be empty and not the last."""
+    next_after: int | None
+    """Where the next page begins; None after the last."""
 
     complete: bool
-    """Whether everything from there on was looked at; False where it was `SCANNED_MAX` only."""
+    """Whether everything was counted; False beyond `COUNTED_MAX` and `SIGNATURES_MAX`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """The dead letters of a queue that stand and failed alike."""
+
+    queue: str
+    error_signature: str
+    count: int
+    """Up to `COUNTED_MAX`."""
+
+    first_closed_at: str
+    """When the first of them was given up."""
+
+
+def dead_groups(view: LedgerView) -> list[DeadGroup]:
+    """Return the dead letters that stand by queue and signature, at most `GROUPS_MAX` groups."""
+    groups: list[tuple[str, str, int, int]] = []
+    columns = ("error_signature",)
+    for queue in recorded_queues(view):
+        where = {"settled": 0, "queue": queue}
+        query = TableQuery(schema.dead_letters, where, columns=columns)
+        for signature in islice(distinct_values(view.tables, query), GROUPS_MAX - len(groups)):
+            same = TableQuery(schema.dead_letters, {**where, "error_signature": signature})
+            first = same._replace(columns=("request_sequence",), order_by="request_sequence")
+            [(sequence,)] = view.tables.scan(first._replace(limit=1))
+            count = view.tables.count(same._replace(limit=COUNTED_MAX))
+            groups.append((queue, signature, count, sequence))
+    firsts = [first for _, _, _, first in groups]
+    rows = view.tables.scan(TableQuery(schema.outbox, any_of=("request_sequence", firsts)))
+    closed_at_us = closing_times_of(view, rows)
+    at = {row["request_sequence"]: iso_time(closed_at_us[row["request_id"]]) for row in rows}
+    return [
+        DeadGroup(queue, signature, count, at[first]) for queue, signature, count, first in groups
+    ]
 
 
 def dead_letters(
-    view: LedgerView, queue: str | None, *, error_signature: str | None, after: str, limit: int
+    view: LedgerView,
+    queue: str | None,
+    *,
+    error_signature: str | None,
+    after: int | None,
+    limit: int,
 ) -> DeadLetters:
-    """List the dead letters of a queue or of all, of one signature or of all."""
+    """List the dead letters of a queue or of all, of one signature or of all.
+
+    A signature is why they were given up, or that of their newest attempt.
+    """
+    search = RequestSearch(queue, error_signature=error_signature, state="standing")
+    fitting = find_requests(view, search, after=after, limit=limit)
+    sequences = [row["request_sequence"] for row in fitting.rows]
+    signatures = TableQuery(
+        schema.dead_letters,
+        any_of=("request_sequence", sequences),
+        columns=("request_sequence", "error_signature"),
+    )
+    signature_of = dict(view.tables.scan(signatures))
+    closed_at_us = closing_times_of(view, fitting.rows)
+    letters = tuple(
+        DeadLetter(
+            row["request_id"],
+            row["request_sequence"],
+            row["queue"],
+            row["item_key"],
+            row["priority"],
+            signature_of[row["request_sequence"]],
+            iso_time(closed_at_us[row["request_id"]]),
+        )
+        for row in fitting.rows
+    )
+    counts, is_complete = _by_signature(view, queue)
+    return DeadLetters(counts, letters, fitting.next_after, is_complete)
+
+
+def _by_signature(view: LedgerView, queue: str | None) -> tuple[dict[str, int], bool]:
+    """Count the dead letters that stand by signature; False where a bound was met."""
     counts: Counter[str] = Counter()
-    page: list[DeadLetter] = []
-    scanned, has_more, last = 0, False, after
-    outcomes = _looked_at(view, after)
-    while some := list(islice(outcomes, PAGE_ROWS)):
-        scanned, last = scanned + len(some), some[-1]["request_id"]
-        for letter in _standing(view, queue, some):
-            counts[letter.error_signature] += 1
-            if error_signature in (None, letter.error_signature):
-                has_more = len(page) == limit
-                page += [] if has_more else [letter]
-    complete = scanned < SCANNED_MAX
-    next_after = page[-1].request_id if has_more else None if complete else last
-    return DeadLetters(dict(counts.most_common()), tuple(page), next_after, complete)
+    is_complete, signatures = True, 0
+    for name in recorded_queues(view) if queue is None else [queue]:
+        where = {"settled": 0, "queue": name}
+        column = "error_signature"
+        query = TableQuery(schema.dead_letters, where, columns=(column,))
+        for signature in distinct_values(view.tables, query):
+            if signatures == SIGNATURES_MAX:
+                return dict(counts.most_common()), False
+            same = TableQuery(schema.dead_letters, where | {column: signature}, limit=COUNTED_MAX)
+            count = view.tables.count(same)
+            counts[signature] += count
+            is_complete, signatures = is_complete and count < COUNTED_MAX, signatures + 1
+    return dict(counts.most_common()), is_complete
+
+
+@dataclass(frozen=True, slots=True)
+class DeadAlike:
+    """The dead letters of a queue that were given up for one reason and are not settled."""
+
+    queue: str
+    error_signature: str
+    count: int
+    is_all: bool
+    """False where there are more than were counted (`COUNTED_MAX`)."""
+
+    newest: RequestSummary
+    oldest: RequestSummary
+    """By the time at which they were asked for."""
+
+
+def dead_alike(view: LedgerView, queue: str | None) -> tuple[tuple[DeadAlike, ...], bool]:
+    """Return the dead letters that stand by queue and reason, most first.
+
+    The second value is False where there are more reasons than `SIGNATURES_MAX`.
+    """
+    groups: list[DeadAlike] = []
+    for name in recorded_queues(view) if queue is None else [queue]:
+        where = {"settled": 0, "queue": name}
+        query = TableQuery(schema.dead_letters, where, columns=("error_signature",))
+        for signature in distinct_values(view.tables, query):
+            if len(groups) == SIGNATURES_MAX:
+                return _most_first(groups), False
+            same = TableQuery(schema.dead_letters, where | {"error_signature": signature})
+            count = view.tables.count(same._replace(limit=COUNTED_MAX))
+            ends = [_end_of(view, same, descending=descending) for descending in (True, False)]
+            is_all = count < COUNTED_MAX
+            groups.append(DeadAlike(name, signature, count, is_all, *ends))
+    return _most_first(groups), True
+
+
+def _most_first(groups: list[DeadAlike]) -> tuple[DeadAlike, ...]:
+    return tuple(sorted(groups, key=lambda group: -group.count))
+
+
+def _end_of(view: LedgerView, same: TableQuery, *, descending: bool) -> RequestSummary:
+    ordered = same._replace(order_by="request_sequence", descending=descending, limit=1)
+    [letter] = view.tables.scan(ordered)
+    sequence = letter["request_sequence"]
+    query = TableQuery(schema.outbox, {"request_sequence": sequence}, order_by="request_sequence")
+    [summary] = summaries_of(view, view.tables.scan(query))
+    return summary
 
 
 def requeue(
@@ -105,24 +232,38 @@ def requeue(
     Raises:
         WorkRefused: `work_request_unknown`, `work_request_not_dead`, or what `enqueue` raises.
     """
-    if asked_kind(queue) is None:
+    if requestable_kind(queue) is None:
         raise WorkRefused("work_queue_unknown", not_asked(queue), "queue")
-    documents = _given_up(transaction, queue, request_ids)
-    fresh = tuple(dead for dead in documents if requeued_as(transaction, queue, dead) is None)
+    documents = _dead_requests(transaction, queue, request_ids)
+    fresh = tuple(dead for dead in documents if requeue_of(transaction, queue, dead) is None)
     decision = OperatorDecision(REQUEST_REQUEUE, fresh, storable(decided_by), "")
-    said = said_of(decision, decide) if fresh else {}
-    anew = [
-        WorkRequest(
-            queue,
-            requeue_key(dead),
-            documents[dead]["content"],
-            documents[dead]["priority"],
-            requeues=dead,
-            said=said,
-        )
-        for dead in request_ids
-    ]
+    said = record_decision(decision, decide) if fresh else {}
+    anew = [_requeue_request(queue, dead, documents[dead], said) for dead in request_ids]
     return list(enqueue(transaction, anew))
+
+
+def requeue_requests(
+    transaction: LedgerTransaction, dead: Sequence[Request], said: Document
+) -> None:
+    """Ask anew for dead letters, all or none, as somebody has decided.
+
+    Raises:
+        WorkRefused: what `enqueue` raises.
+    """
+    anew = [_requeue_request(each.queue, each.request_id, each.document, said) for each in dead]
+    enqueue(transaction, anew)
+
+
+def _requeue_request(queue: str, dead: str, document: Document, said: Document) -> WorkRequest:
+    return WorkRequest(
+        queue,
+        requeue_key(dead),
+        document["content"],
+        document["priority"],
+        requeues=dead,
+        tags=document.get("tags", NO_TAGS),
+        said=said,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,21 +293,28 @@ def dismiss(
         raise WorkRefused("work_request_invalid", "say why", "reason")
     fresh = tuple(
         request_id
-        for request_id in _given_up(transaction, queue, request_ids)
-        if not transaction.has_receipt(dismissed_id(request_id))
+        for request_id in _dead_requests(transaction, queue, request_ids)
+        if not transaction.has_receipt(dismissal_receipt_id(request_id))
     )
     if not fresh:
         return 0
     by, reason = storable(dismissal.decided_by), storable(dismissal.reason)
-    said = said_of(OperatorDecision(REQUEST_DISMISS, fresh, by, reason), decide)
+    said = record_decision(OperatorDecision(REQUEST_DISMISS, fresh, by, reason), decide)
     for request_id in fresh:
-        transaction.next_commit_time_us()
-        body = {"request_id": request_id, "queue": queue, "reason": reason} | said
-        append_receipt(transaction, dismissed_id(request_id), Receipt(DISMISSED, body), None)
+        dismiss_request(transaction, queue, request_id, reason, said)
     return len(fresh)
 
 
-def _given_up(view: LedgerView, queue: str, request_ids: Sequence[str]) -> dict[str, Document]:
+def dismiss_request(
+    transaction: LedgerTransaction, queue: str, request_id: str, reason: str, said: Document
+) -> None:
+    """Settle a dead letter that stands, as somebody has decided."""
+    transaction.next_commit_time_us()
+    body = {"request_id": request_id, "queue": queue, "reason": reason} | said
+    receipts.record(transaction, receipts.DISMISSED, dismissal_receipt_id(request_id), body)
+
+
+def _dead_requests(view: LedgerView, queue: str, request_ids: Sequence[str]) -> dict[str, Document]:
     """Return the requests that were given up, each once; the first that was not is refused."""
     documents: dict[str, Document] = {}
     for index, request_id in enumerate(request_ids):
@@ -189,61 +337,3 @@ def _expect_dead(view: LedgerView, queue: str, request_id: str) -> Row:
         message = f"{request_id} is {outcome.state}, no dead letter"
         raise WorkRefused("work_request_not_dead", message, "request_ids")
     return row
-
-
-def _looked_at(view: LedgerView, after: str) -> Iterator[Row]:
-    """Yield the outcomes of the dead letters of all queues that one call looks at, by id."""
-    query = TableQuery(
-        schema.outbox_outcomes,
-        {"outcome": "dead_letter"},
-        order_by="request_id",
-        after=after,
-        limit=PAGE_ROWS,
-    )
-    rows = rows_in_pages(
-        view.tables,
-        query,
-    )
-    return islice(rows, SCANNED_MAX)
-
-
-def _standing(view: LedgerView, queue: str | None, outcomes: Sequence[Row]) -> Iterator[DeadLetter]:
-    """Yield those of some outcomes that are of a queue and that nobody has settled."""
-    ids = [outcome["request_id"] for outcome in outcomes]
-    requests = {
-        row["request_id"]: row
-        for row in view.tables.scan(TableQuery(schema.outbox, any_of=("request_id", ids)))
-        if queue in (None, row["queue"])
-    }
-    again = {
-        request_id: request_id_of(row["queue"], requeue_key(request_id))
-        for request_id, row in requests.items()
-    }
-    requeued = view.tables.scan(TableQuery(schema.outbox, any_of=("request_id", [*again.values()])))
-    requeues = {row["request_id"] for row in requeued}
-    receipt_ids = [
-        receipt_id
-        for request_id in requests
-        for receipt_id in (dismissed_id(request_id), *closing_ids(request_id))
-    ]
-    receipts = {
-        row["receipt_id"]: row["receipt_bytes"]
-        for row in view.tables.scan(TableQuery(schema.receipts, any_of=("receipt_id", receipt_ids)))
-    }
-    for outcome in outcomes:
-        request_id = outcome["request_id"]
-        row = requests.get(request_id)
-        if row is None or again[request_id] in requeues or dismissed_id(request_id) in receipts:
-            continue
-        closing = next(
-            (receipts[each] for each in closing_ids(request_id) if each in receipts), b"{}"
-        )
-        receipt = orjson.loads(closing)
-        yield DeadLetter(
-            request_id,
-            row["queue"],
-            row["item_key"],
-            row["priority"],
-            str(receipt.get("reason", receipt.get("error_signature", ""))),
-            iso_time(outcome["closed_at_us"]),
-        )

@@ -1,4 +1,4 @@
-"""The error of a request for work that cannot be recorded."""
+"""Defines the error of a request for work that cannot be recorded."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,12 +10,17 @@ Code = Literal[
     "queue_unknown_priority",
     "work_request_invalid",
     "work_request_key_reserved",
+    "work_tags_invalid",
     "work_request_conflict",
     "work_request_unknown",
     "work_request_not_dead",
     "work_request_not_cancellable",
     "work_requests_too_many",
     "work_item_full",
+    "bulk_operation_unknown",
+    "bulk_operations_too_many",
+    "work_queues_too_many",
+    "queue_registration_invalid",
 ]
 
 

@@ -1,4 +1,4 @@
-"""An evaluation by the record: what is read, what it comes to, what a fire writes (§13.4, §13.5).
+"""Evaluates by the record: what is read, what it comes to, what a fire writes (§13.4, §13.5).
 
 A worker and the gateway call the same function, the worker on its snapshot and the gateway in the
 transaction that closes the request. Where they come to the same outcome nothing that mattered has
@@ -55,7 +55,7 @@ class Evaluation:
         """Tell whether the target has to state what only the artifact's text may say."""
         return self.read.standing is not None and self.outcome.target_kind in STATES_TEXT
 
-    def refused(self, check: str, reason_code: str) -> "Evaluation | None":
+    def refuse(self, check: str, reason_code: str) -> "Evaluation | None":
         """Return what it comes to when the kernel refuses its operation; None where to no end."""
         read = self.read.model_copy(
             update={"refused": Refused(check=check, reason_code=reason_code)}

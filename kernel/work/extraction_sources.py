@@ -1,4 +1,4 @@
-"""The text of a source as an extraction reads it, and the digest by which a change is seen.
+"""Reads the text of a source as an extraction reads it, and the digest by which a change is seen.
 
 A text is read only where its isolation holds (§10): its content stands inside markers, and its
 record says that everything of it was wrapped. A run is about one text: a write to the source that

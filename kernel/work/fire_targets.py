@@ -62,7 +62,7 @@ def _case(
     case = artifact.fields.get("case_ref")
     if case is None:
         return FireTarget(UNSTATED)
-    ref = named("case", case)
+    ref = derived_id("case", case)
     stated = {name: artifact.fields[name] for name in CASE_FIELDS if name in artifact.fields}
     caption = artifact.metadata("case_name")
     stated |= {} if caption is None else {"caption": caption}
@@ -91,7 +91,7 @@ def _relationship(
     target = filing_unit_of(view, related.target_artifact_ref)
     if source is None or target is None or source == target:
         return FireTarget(UNIT_UNKNOWN)
-    ref = named("filing-relationship", digest([related.relationship_type, source, target]))
+    ref = derived_id("filing-relationship", digest([related.relationship_type, source, target]))
     stated = {
         "relationship_type": related.relationship_type,
         "source_filing_unit_id": source,
@@ -111,7 +111,7 @@ def _observation(
     entered = artifact.metadata("date_entered") or artifact.metadata("date_filed")
     if particulars.disposition is None or entered is None:
         return FireTarget(UNSTATED)
-    ref = named("court-disposition", artifact.ref)
+    ref = derived_id("court-disposition", artifact.ref)
     stated = {
         "disposition": particulars.disposition,
         "lifecycle_state": "observed",
@@ -155,7 +155,7 @@ FIRE_TARGETS: Mapping[
 )
 
 
-def named(kind: str, ref: str) -> str:
+def derived_id(kind: str, ref: str) -> str:
     """Return the id of what is made of something, the same for the same."""
     storable = len(ref) <= _REF_CHARS_MAX and "|" not in ref
     return f"{kind}:{ref if storable else digest(ref)}"

@@ -1,4 +1,4 @@
-"""Manifests: what a cycle of evaluations came to, composed from its receipts (§13.7, §15.1, §15.6).
+"""Composes manifests from receipts: what a cycle of evaluations came to (§13.7, §15.1, §15.6).
 
 A cycle ends when every binding of it has its outcome, or when it has as many as the fan-out cap
 admits; what is left is deferred to the next cycle. From a manifest and the snapshots that it names
@@ -221,7 +221,7 @@ def differences(view: LedgerView, body: Document) -> list[str]:
     for recorded in manifest.evaluations:
         outcome = outcomes.get(recorded.outcome_id)
         if outcome is not None and recorded.evaluated_on is not None:
-            different += _evaluated_otherwise(view, outcome, recorded.evaluated_on, fields)
+            different += _evaluation_differences(view, outcome, recorded.evaluated_on, fields)
     return different
 
 
@@ -240,7 +240,7 @@ def _inconsistencies(view: LedgerView, manifest: BindingEvaluationManifest) -> I
             yield f"the snapshot {ref['snapshot_id']} is not the one of its digest"
 
 
-def _evaluated_otherwise(
+def _evaluation_differences(
     view: LedgerView, outcome: Document, evaluated_on: Document, fields: dict[Any, Any]
 ) -> Iterator[str]:
     """Yield how an outcome differs from what its evaluation comes to now."""

@@ -1,18 +1,17 @@
-"""The one outcome of a request, and what happens to it on the way there (§14.3, §14.5, K19)."""
+"""Records the one outcome of a request, and what happens before it (§14.3, §14.5, K19)."""
 
 from typing import Literal
 
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
-from kernel.ledger.store.tables import TableQuery
 from kernel.records.binding_pairs import PairEnd
 from kernel.records.external import EXTERNAL_QUEUE
 from kernel.values.host import iso_time
 from kernel.work import receipts
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused
-from kernel.work.queue_kinds import QUEUE_KINDS, asked_kind
+from kernel.work.queue_kinds import QUEUE_KINDS, is_requestable
 from kernel.work.reports import CapacityRejected
 
 ClosedAs = Literal["completed", "dead_letter", "cancelled"]
@@ -27,7 +26,7 @@ def open_request(view: LedgerView, request_id: str) -> Request | None:
         WorkRefused: `work_request_unknown`, when nobody asked under this id.
     """
     row = view.tables.get(schema.outbox, request_id)
-    if row is None or asked_kind(row["queue"]) is None:
+    if row is None or not is_requestable(row["queue"]):
         raise WorkRefused("work_request_unknown", f"nobody asked for {request_id}", "request_id")
     return Request.of_row(row) if row["open"] else None
 
@@ -53,12 +52,14 @@ def close(  # noqa: PLR0913 - each outcome states other parts
     reason: str | None = None,
     result: Document | None = None,
     handler_result: Document | None = None,
+    took_ms: int | None = None,
     pair_end: PairEnd | None = None,
     said: Document | None = None,
 ) -> bool:
     """Give a request its outcome, with a durable receipt; False where it has one already.
 
-    `handler_result` is what a plug-in's handler returned, which the record does not read.
+    `handler_result` is what a plug-in's handler returned, which the record does not read, after
+    `took_ms`.
     `said` is who cancelled it, and the operation that says so.
     `pair_end` is what the evaluation came to for the pair that asked for it, where one did (§13.2).
 
@@ -71,13 +72,12 @@ def close(  # noqa: PLR0913 - each outcome states other parts
         return False
     body: Document = {"request_id": request_id, "queue": request.queue, "outcome": outcome}
     fields: Document = {"closed_by_operation_id": operation_id, "result": result}
-    fields["handler_result"] = handler_result
-    fields["pair_state"] = pair_end
+    fields |= {"handler_result": handler_result, "took_ms": took_ms, "pair_state": pair_end}
     fields |= said or {}
     fields["reason"] = None if reason is None else storable(reason)
     body |= {name: value for name, value in fields.items() if value is not None}
     transaction.next_commit_time_us()
-    receipts.record(transaction, receipts.CLOSED, receipts.closed_id(request_id), body)
+    receipts.record(transaction, receipts.CLOSED, receipts.closing_receipt_id(request_id), body)
     return True
 
 
@@ -134,6 +134,17 @@ def reject_for_capacity(transaction: LedgerTransaction, report: CapacityRejected
     return True
 
 
+def prioritize(
+    transaction: LedgerTransaction, request: Request, priority: str, said: Document
+) -> None:
+    """Let an open request wait at another priority of its queue, as `said` says who decided."""
+    transaction.next_commit_time_us()
+    request_id = request.request_id
+    body: Document = {"request_id": request_id, "queue": request.queue, "priority": priority}
+    receipt_id = receipts.prioritized_id(request_id, said["decided_by_operation_id"])
+    receipts.record(transaction, receipts.PRIORITIZED, receipt_id, body | said)
+
+
 def storable(text: str) -> str:
     """Return a text as every store can hold it, cut at `REASON_CHARS_MAX` characters."""
     return text[:REASON_CHARS_MAX].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
@@ -142,8 +153,5 @@ def storable(text: str) -> str:
 def open_by_queue(view: LedgerView) -> dict[str, int]:
     """Return how many requests of each queue are open, for the queues that have any."""
     queues = (CASCADE_QUEUE, EXTERNAL_QUEUE, *QUEUE_KINDS)
-    counted = {
-        queue: view.tables.count(TableQuery(schema.outbox, {"open": 1, "queue": queue}))
-        for queue in queues
-    }
+    counted = {queue: view.count_open_requests(queue) for queue in queues}
     return {queue: number for queue, number in counted.items() if number}

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import orjson
 
-from kernel.authority.requests import close_request
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.outbox import add_request, end_request
 from kernel.ledger.record_keys import routing_mark_key
 from kernel.model.bindings.artifacts import ActiveArtifact, read_artifact
 from kernel.model.bindings.selectors import PHASES, SELECTOR_KINDS
@@ -25,8 +25,8 @@ from kernel.model.node_kinds import SOURCE_ARTIFACT, SOURCE_BINDING
 from kernel.records.active_bindings import (
     ActiveBinding,
     active_generation,
-    routed_at_head,
-    routed_binding,
+    binding_with_selectors,
+    match_at_head,
 )
 from kernel.records.binding_pairs import (
     OWN_STATES,
@@ -134,7 +134,7 @@ class _Routing:
 
     def page_of_binding(self, binding_id: str, after: str) -> None:
         """Route the artifacts that are there to a binding that is active since."""
-        routed = routed_binding(self._transaction, binding_id)
+        routed = binding_with_selectors(self._transaction, binding_id)
         page = []
         if routed is not None:
             binding, selectors = routed
@@ -151,7 +151,7 @@ class _Routing:
 
     def _page_of_artifact(self, artifact: ActiveArtifact, after: str) -> None:
         """Route an artifact to the bindings that its intake fields match."""
-        bindings = routed_at_head(self._transaction, artifact.fields)
+        bindings = match_at_head(self._transaction, artifact.fields)
         begin = next(
             (place for place, each in enumerate(bindings) if _place(each) > after), len(bindings)
         )
@@ -257,8 +257,8 @@ class _Routing:
             "content": content,
             "enqueued_at": iso_time(head.committed_at_us),
         }
-        self._transaction.tables.append(
-            schema.outbox,
+        add_request(
+            self._transaction.tables,
             {
                 "request_id": request_id,
                 "request_sequence": head.request_sequence,
@@ -266,7 +266,6 @@ class _Routing:
                 "item_key": pair.source_event_id,
                 "priority": priority,
                 "cause_sequence": self._sequence,
-                "open": 1,
                 "enqueued_at_us": head.committed_at_us,
                 "request_bytes": canonicalize_plain(document),
             },
@@ -277,8 +276,8 @@ class _Routing:
         """Remove a pair, and cancel its request where that is open."""
         request_id = pair.request_id
         if request_id is not None and self._transaction.open_request(request_id) is not None:
-            close_request(
-                self._transaction,
+            end_request(
+                self._transaction.tables,
                 request_id,
                 outcome="cancelled",
                 operation_id=self._operation_id,

@@ -12,7 +12,12 @@ from kernel.algebra.verbs import QUEUE_PAUSE, QUEUE_RESUME
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.store.tables import TableQuery
-from kernel.records.operator_decisions import Decide, OperatorDecision, queue_target, said_of
+from kernel.records.operator_decisions import (
+    Decide,
+    OperatorDecision,
+    queue_target,
+    record_decision,
+)
 from kernel.values.host import iso_time
 from kernel.work import receipts
 from kernel.work.errors import WorkRefused
@@ -85,9 +90,11 @@ def _record(
     if stands == (verb == QUEUE_PAUSE):
         return False
     targets = (queue_target(decision.queue, decision.priority),)
-    said = said_of(OperatorDecision(verb, targets, body["decided_by"], body["reason"]), decide)
+    said = record_decision(
+        OperatorDecision(verb, targets, body["decided_by"], body["reason"]), decide
+    )
     transaction.next_commit_time_us()
-    receipt_id = receipts.switched_id(said["decided_by_operation_id"])
+    receipt_id = receipts.switch_receipt_id(said["decided_by_operation_id"])
     receipts.record(transaction, receipts.SWITCHED_BY[verb], receipt_id, body | said)
     return True
 

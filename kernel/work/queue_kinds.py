@@ -1,7 +1,8 @@
-"""The table of queues: what each takes, how urgent it may be, and to what its requests belong.
+"""Lists the queues: what each takes, how urgent it may be, and to what its requests belong.
 
 Three rows are part of Rotulus. A plug-in adds rows while its process starts, before anything is
-asked for or worked on (decision kernel/0445). What is on the record is read without the row of its
+asked for or worked on (decision kernel/0445), and a gateway those that workers have registered
+(decision kernel/0670). What is on the record is read without the row of its
 queue, so a process that lacks a plug-in verifies what others recorded.
 """
 
@@ -19,6 +20,7 @@ from kernel.ledger.ledger import Request
 from kernel.records.external import EXTERNAL_QUEUE
 from kernel.values.foreign_code import call_foreign
 from kernel.values.priorities import BUILT_IN_PRIORITIES, QueuePriority, admit_priorities
+from kernel.work.content_schema import CONTENT_DIGEST, ContentSchema, SchemaContent
 from kernel.work.contents import (
     BINDING_QUEUE,
     EXTRACTION_QUEUE,
@@ -30,7 +32,7 @@ from kernel.work.contents import (
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 NAME_CHARS_MAX: Final = 64
 PRIORITIES_MAX: Final = 5
-QUEUES_MAX: Final = 16
+QUEUES_MAX: Final = 64
 """Rows of the table, because each has metrics, a relay and a lease of its own."""
 
 SERVICE_TARGET_S_MAX: Final = 7 * 24 * 3600
@@ -51,8 +53,9 @@ class QueueKind:
     """A queue's row of the table."""
 
     name: str
-    content: type[BaseModel] | None
-    """What a request states; None where the record alone asks for the work."""
+    content: type[BaseModel] | ContentSchema | None
+    """What a request states: a model, or the schema that a worker has registered (decision
+    kernel/0670); None where the record alone asks for the work."""
 
     item_key: str
     """The field that names what requests belong to: their event, their run."""
@@ -72,12 +75,36 @@ class QueueKind:
     call: Callable[..., Any] = call_foreign
     """Calls the models of contents, as `call_foreign` does, and may bound their time."""
 
-    def content_of(self, stated: Mapping[str, Any]) -> type[BaseModel]:
+    @property
+    def is_registered(self) -> bool:
+        """Tell whether contents are checked by a schema that a worker has registered."""
+        return isinstance(self.content, ContentSchema)
+
+    def content_of(self, stated: Mapping[str, Any]) -> type[BaseModel] | ContentSchema:
         """Return the form that a stated content has."""
         named = (form for name, form in self.contents_by_field.items() if name in stated)
         form = next(named, self.content)
         assert form is not None, "a queue that nobody asks has no contents"  # noqa: S101
         return form
+
+    def read(self, stated: Mapping[str, Any], canonical: bytes) -> BaseModel | SchemaContent:
+        """Return a content in its form.
+
+        Raises:
+            ValidationError, ContentMisfit: it has not this form.
+            Exception: whatever the model of a plug-in raises.
+        """
+        form = self.content_of(stated)
+        if isinstance(form, ContentSchema):
+            return form.read(stated)
+        read: BaseModel = self.call(form.model_validate_json, canonical)
+        return read
+
+    def field_of(self, content: BaseModel | SchemaContent, name: str) -> Any:
+        """Return a field of a content, which the model of a plug-in may compute."""
+        if isinstance(content, SchemaContent):
+            return content.field(name)
+        return self.call(lambda: getattr(content, name))
 
     def has_priority(self, name: str) -> bool:
         """Tell whether a priority is one of the queue's."""
@@ -116,10 +143,16 @@ QUEUE_KINDS: Final[Mapping[str, QueueKind]] = MappingProxyType(_kinds)
 """Every queue that this process knows, by name."""
 
 
-def asked_kind(queue: str) -> QueueKind | None:
+def requestable_kind(queue: str) -> QueueKind | None:
     """Return the row of a queue of which work may be asked, None where there is none here."""
     kind = _kinds.get(queue)
     return None if kind is None or kind.content is None else kind
+
+
+def is_requestable(queue: str) -> bool:
+    """Tell whether requests of a queue are a producer's; those of one unknown here are."""
+    kind = _kinds.get(queue)
+    return queue not in _RESERVED if kind is None else kind.content is not None
 
 
 def no_such_queue(name: str) -> str:
@@ -142,23 +175,31 @@ def is_built_in(queue: str) -> bool:
 
 
 def register_queue(kind: QueueKind) -> None:
-    """Add a row to the table of this process; called while it starts, before it serves.
+    """Add a row to the table of this process; a registered one takes the place of an older one.
 
     Raises:
         ValueError: the row cannot be used, or another has its name. Nothing was added.
     """
-    _check(kind)
-    if kind.name in _RESERVED:
-        raise ValueError(f"{kind.name!r} is a name of the runtime's own")
-    if kind.name in _kinds:
+    check_queue(kind)
+    known = _kinds.get(kind.name)
+    if known is not None and not (known.is_registered and kind.is_registered):
         raise ValueError(f"there is a queue {kind.name!r} already")
-    if len(_kinds) >= QUEUES_MAX:
+    if known is None and len(_kinds) >= QUEUES_MAX:
         raise ValueError(f"a process has at most {QUEUES_MAX} queues")
     admit_priorities(kind.priorities)
     _kinds[kind.name] = kind
 
 
-def _check(kind: QueueKind) -> None:
+def forget_queue(name: str) -> None:
+    """Take the row of a queue whose registration is gone out of the table of this process."""
+    if name in _kinds and _kinds[name].is_registered:
+        del _kinds[name]
+
+
+def check_queue(kind: QueueKind) -> None:
+    """Raise `ValueError` where a row cannot be used in any process."""
+    if kind.name in _RESERVED:
+        raise ValueError(f"{kind.name!r} is a name of the runtime's own")
     if not NAME.fullmatch(kind.name) or len(kind.name) > NAME_CHARS_MAX:
         message = f"a queue is called by lower-case words joined by hyphens, not {kind.name!r}"
         raise ValueError(message)
@@ -166,9 +207,16 @@ def _check(kind: QueueKind) -> None:
         raise ValueError("a queue states the model of its contents")
     for form in (kind.content, *kind.contents_by_field.values()):
         for name in filter(None, (kind.item_key, kind.priority)):
-            if name not in form.model_fields:
-                raise ValueError(f"{form.__name__} has no field {name!r}")
+            if not _has_field(form, name):
+                title = getattr(form, "__name__", f"the content of {kind.name}")
+                raise ValueError(f"{title} has no field {name!r}")
     _check_priorities(kind)
+
+
+def _has_field(form: type[BaseModel] | ContentSchema, name: str) -> bool:
+    if isinstance(form, ContentSchema):
+        return form.has_field(name)
+    return name in form.model_fields or (name == CONTENT_DIGEST and hasattr(form, name))
 
 
 def _check_priorities(kind: QueueKind) -> None:

@@ -80,7 +80,7 @@ def _attempt(request: Request) -> tuple[int, int]:
     return request.document["content"].get("attempt_number", 0), request.request_sequence
 
 
-def suspended_since(view: LedgerView, requests: Iterable[Request]) -> dict[str, int]:
+def suspension_times(view: LedgerView, requests: Iterable[Request]) -> dict[str, int]:
     """Return when each request was suspended first that ever was, in ms and in that order (§14.3).
 
     The record tells of a suspension once, so the order is there whatever Redis has lost.
@@ -113,7 +113,7 @@ def fan_out_of(
         if outcome is not None and outcome["outcome"] == "completed":
             evaluated_us.append(outcome["closed_at_us"])
     priority_of = partial(_binding_priority, view, {})
-    suspended = partial(suspended_since, view)
+    suspended = partial(suspension_times, view)
     return plan_fan_out(waiting, evaluated_us, now_us, fan_out_max, priority_of, suspended)
 
 

@@ -1,16 +1,20 @@
-"""The receipts that cause what no operation causes, and what each writes.
+"""Records the receipts that cause what no operation causes, and what each writes.
 
 A producer's request and its outcome are rows of the outbox (decision kernel/0125), an operator's
-pause is a row of the pauses (decision kernel/0265). A receipt holds all that its row says and lies
+pause is a row of the pauses (decision kernel/0265), a worker's queue a row of the registrations
+(decision kernel/0670). A receipt holds all that its row says and lies
 in the chain between two operations, and verification makes the same rows of it again.
 """
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+import orjson
+
 from kernel.algebra.verbs import QUEUE_PAUSE, QUEUE_RESUME
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.outbox import NO_TAGS, add_request, end_request, settle_request
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.records.binding_cycles import note_outcome
@@ -30,7 +34,6 @@ EVALUATION = "evaluation"
 """The field of a binding's outcome that says on what it rests, and which manifest will name it."""
 
 DISMISSED = "work_request_dismissed"
-"""Nothing is written for it but the receipt itself."""
 
 PAUSED = "work_queue_paused"
 RESUMED = "work_queue_resumed"
@@ -38,6 +41,15 @@ SWITCHED_BY = MappingProxyType({QUEUE_PAUSE: PAUSED, QUEUE_RESUME: RESUMED})
 """By the verb of the operation that decides it."""
 
 ROUTED = "binding_routing_page"
+PRIORITIZED = "work_request_prioritized"
+BULK_BEGUN = "bulk_operation_begun"
+BULK_ADVANCED = "bulk_operation_advanced"
+REGISTERED = "work_queue_registered"
+REGISTRATION = (
+    *("queue", "content_schema", "item_key"),
+    *("priorities", "default_priority", "priority_field"),
+)
+"""The fields by which a queue is known."""
 
 
 def record(transaction: LedgerTransaction, kind: str, receipt_id: str, body: Document) -> None:
@@ -51,22 +63,25 @@ def _open(transaction: LedgerTransaction, body: Document) -> None:
     head.request_sequence += 1
     names = ("request_id", "queue", "item_key", "priority", "request_key", "content")
     document = {name: body[name] for name in names}
-    document |= {name: body[name] for name in ("delay_s", "run_at", "requeues") if name in body}
+    document |= {
+        name: body[name] for name in ("delay_s", "run_at", "requeues", "tags") if name in body
+    }
     document["enqueued_at"] = iso_time(head.committed_at_us)
     row = {name: body[name] for name in ("request_id", "queue", "item_key")}
     row["priority"] = _priority(body["queue"], body["priority"])
-    transaction.tables.append(
-        schema.outbox,
+    add_request(
+        transaction.tables,
         {
             **row,
             "request_sequence": head.request_sequence,
             "cause_sequence": head.ec_sequence_number,
-            "open": 1,
             "enqueued_at_us": head.committed_at_us,
             "request_bytes": canonicalize(document),
         },
+        body.get("tags", NO_TAGS),
     )
     if "requeues" in body:
+        settle_request(transaction.tables, body["requeues"])
         hand_over(transaction, body["requeues"], body["request_id"])
 
 
@@ -74,25 +89,23 @@ def _close(transaction: LedgerTransaction, body: Document) -> None:
     head = transaction.head_now
     if "pair_state" in body:
         end_pair(transaction, body["request_id"], body["pair_state"])
-    transaction.tables.append(
-        schema.outbox_outcomes,
-        {
-            "request_id": body["request_id"],
-            "outcome": body["outcome"],
-            "operation_id": body.get("closed_by_operation_id"),
-            "closed_sequence": head.ec_sequence_number,
-            "closed_at_us": head.committed_at_us,
-        },
+    end_request(
+        transaction.tables,
+        body["request_id"],
+        error_signature=body.get("reason", ""),
+        outcome=body["outcome"],
+        operation_id=body.get("closed_by_operation_id"),
+        closed_sequence=head.ec_sequence_number,
+        closed_at_us=head.committed_at_us,
     )
-    transaction.tables.update(schema.outbox, (body["request_id"],), {"open": 0})
     if is_outcome_to_review(body):
         request = transaction.tables.get(schema.outbox, body["request_id"])
         if request is not None:
-            receipt_id = closed_id(body["request_id"])
+            receipt_id = closing_receipt_id(body["request_id"])
             note_outcome_to_review(transaction, receipt_id, request["request_sequence"])
     if EVALUATION in body.get("result", {}):
         request_id, event = body["request_id"], body["result"]["source_event_id"]
-        note_outcome(transaction, event, request_id, closed_id(request_id))
+        note_outcome(transaction, event, request_id, closing_receipt_id(request_id))
 
 
 def _note_pending(transaction: LedgerTransaction, body: Document) -> None:
@@ -101,7 +114,7 @@ def _note_pending(transaction: LedgerTransaction, body: Document) -> None:
     note_outcome(transaction, body["source_event_id"], request_id, receipt_id)
 
 
-def closed_id(request_id: str) -> str:
+def closing_receipt_id(request_id: str) -> str:
     """Return the id of the receipt that closes a request."""
     return f"receipt:{request_id}:closed"
 
@@ -111,7 +124,12 @@ def dead_letter_id(request_id: str) -> str:
     return f"receipt:{request_id}:dead_letter"
 
 
-def switched_id(operation_id: str) -> str:
+def prioritized_id(request_id: str, operation_id: str) -> str:
+    """Return the id of the receipt that an operation gave a request another priority."""
+    return f"receipt:{request_id}:prioritized:{operation_id}"
+
+
+def switch_receipt_id(operation_id: str) -> str:
     """Return the id of the receipt of a pause, or of its end, by the operation that decides it."""
     return f"receipt:{operation_id}:switched"
 
@@ -128,6 +146,35 @@ def _route(transaction: LedgerTransaction, body: Document) -> None:
 def _retry_as(transaction: LedgerTransaction, body: Document) -> None:
     changes = {"priority": _priority(BINDING_QUEUE, body["retry_priority"])}
     transaction.tables.update(schema.outbox, (body["request_id"],), changes)
+
+
+def _dismiss(transaction: LedgerTransaction, body: Document) -> None:
+    settle_request(transaction.tables, body["request_id"])
+
+
+def _prioritize(transaction: LedgerTransaction, body: Document) -> None:
+    changes = {"priority": _priority(body["queue"], body["priority"])}
+    transaction.tables.update(schema.outbox, (body["request_id"],), changes)
+
+
+_BULK_FIELDS = (
+    *("bulk_number", "verb", "search", "priority", "reason", "decided_by"),
+    *("decided_by_operation_id", "begun_at", "counted", "counted_all", "upper_sequence"),
+    *("cursor", "done", "refused", "asked_to_stop", "state", "ended_at", "stopped_by"),
+)
+
+
+def _put_bulk(transaction: LedgerTransaction, body: Document) -> None:
+    number = body["bulk_number"]
+    before = transaction.tables.get(schema.bulk_operations, number)
+    record = {} if before is None else orjson.loads(before["record"])
+    record |= {name: body[name] for name in _BULK_FIELDS if name in body}
+    row = {
+        "ec_sequence_number": number,
+        "running": 1 if record["state"] == "running" else None,
+        "record": canonicalize(record),
+    }
+    transaction.tables.put(schema.bulk_operations, row)
 
 
 def _pause(transaction: LedgerTransaction, body: Document) -> None:
@@ -148,6 +195,20 @@ def _resume(transaction: LedgerTransaction, body: Document) -> None:
     transaction.tables.delete(schema.queue_pauses, pause_key(body))
 
 
+def _register(transaction: LedgerTransaction, body: Document) -> None:
+    if "replaces" in body:
+        transaction.tables.delete(schema.queue_registrations, body["replaces"])
+    definition = {name: body[name] for name in REGISTRATION if name in body}
+    transaction.tables.put(
+        schema.queue_registrations,
+        {
+            "queue": body["queue"],
+            "registered_at_us": transaction.head_now.committed_at_us,
+            "definition": canonicalize(definition),
+        },
+    )
+
+
 def pause_key(body: Document) -> str:
     """Return the key of the pause of which a receipt tells."""
     return f"{body['queue']}|{body.get('priority') or ''}"
@@ -166,9 +227,14 @@ WRITES: Mapping[str, Callable[[LedgerTransaction, Document], None]] = MappingPro
         CLOSED: _close,
         CAPACITY_REJECTED: _retry_as,
         PENDING: _note_pending,
+        DISMISSED: _dismiss,
         PAUSED: _pause,
         RESUMED: _resume,
         ROUTED: _route,
+        PRIORITIZED: _prioritize,
+        BULK_BEGUN: _put_bulk,
+        BULK_ADVANCED: _put_bulk,
+        REGISTERED: _register,
     }
 )
 """By the kind of receipt; verification reads the same table."""

@@ -1,6 +1,6 @@
 """Models what workers report of a request: the step to record, how it ended, that it failed."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
 
@@ -11,6 +11,7 @@ from kernel.model.model_output import CapturedOutput
 from kernel.model.numbers import Count, Share
 from kernel.records.typed import Name, Sha256
 from kernel.values.canonical import canonicalize_readable
+from kernel.work.retry_policy import PAUSE_MS_MAX, RetryPolicy
 
 RequestId = Annotated[str, Field(min_length=1, max_length=512)]
 
@@ -18,11 +19,15 @@ OUTPUTS_MAX = 8
 """Answers of a model that one extraction may need."""
 
 
+MESSAGE_BYTES_MAX: Final = 2 * 1024
+TRACEBACK_BYTES_MAX: Final = 9 * 1024
+SIGNATURE_CHARS_MAX: Final = 300
+JOINED_MAX: Final = 1000
 RESULT_BYTES_MAX = 32 * 1024
 """The largest result of a plug-in's handler, as canonical JSON: it stands on a receipt."""
 
 
-def _limited_result(result: dict[str, Any]) -> dict[str, Any]:
+def _check_result(result: dict[str, Any]) -> dict[str, Any]:
     try:
         size = len(canonicalize_readable(result))
     except RecursionError:
@@ -108,28 +113,85 @@ class ExtractionFinished(_Model):
     ] = ()
 
 
+class WorkFinished(_Model):
+    """The handler of a plug-in's queue did what its request asks for."""
+
+    report_kind: Literal["work_finished"] = "work_finished"
+    request_id: RequestId
+    result: Annotated[dict[str, Any], AfterValidator(_check_result)] = {}
+    took_ms: Count | None = None
+    """From the claim to the end, as of an attempt that failed."""
+
+
+class Delivery(_Model):
+    """One claim of an item: whose it was, and from when to when."""
+
+    claim: Annotated[str, Field(min_length=1, max_length=64)]
+    """The token of the claim; what is reported of it twice is recorded once."""
+
+    worker: Annotated[str, Field(min_length=1, max_length=128)]
+    started_at_us: Count
+    ended_at_us: Count
+
+
+class AttemptError(_Model):
+    """Why an attempt failed, as far as the redaction of its worker lets it be said."""
+
+    code: Annotated[str, Field(min_length=1, max_length=200)]
+    """The reason of the dead letter, where the attempt is the last one."""
+
+    error_class: Annotated[str, Field(max_length=200)] = ""
+    message: Annotated[str, Field(max_length=MESSAGE_BYTES_MAX)] = ""
+    traceback: Annotated[str, Field(max_length=TRACEBACK_BYTES_MAX)] = ""
+    signature: Annotated[str, Field(min_length=1, max_length=SIGNATURE_CHARS_MAX)]
+    """What the attempts have in common that failed for the same reason."""
+
+
 class ExtractionFailed(_Model):
     """An extraction came to nothing."""
 
     report_kind: Literal["extraction_failed"] = "extraction_failed"
     request_id: RequestId
     code: Annotated[str, Field(min_length=1, max_length=128)]
+    delivery: Delivery | None = None
+    error: AttemptError | None = None
+    """What the extractor or its model raised, with whose claim it was."""
 
 
-class WorkFinished(_Model):
-    """The handler of a plug-in's queue did what its request asks for."""
-
-    report_kind: Literal["work_finished"] = "work_finished"
+class _AttemptReport(_Model):
     request_id: RequestId
-    result: Annotated[dict[str, Any], AfterValidator(_limited_result)] = {}
+    joined: Annotated[tuple[RequestId, ...], Field(max_length=JOINED_MAX, fail_fast=True)] = ()
+    """Further requests of the item, which end with this one where it is given up."""
+
+    delivery: Delivery
+    policy: RetryPolicy
 
 
-class GivenUp(_Model):
-    """The worker gives a request up; it is not tried again."""
+class AttemptFailed(_AttemptReport):
+    """An attempt failed; the policy decides whether there is another."""
 
-    report_kind: Literal["given_up"] = "given_up"
-    request_id: RequestId
-    error_signature: Annotated[str, Field(min_length=1, max_length=200)]
+    report_kind: Literal["attempt_failed"] = "attempt_failed"
+    error: AttemptError
+    random_unit: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False, strict=True)]
+    """Draws the pause within its jitter."""
+
+    final: StrictBool = False
+    """Whether another attempt would change nothing."""
+
+
+class AttemptSnoozed(_AttemptReport):
+    """A job asks to be called again after a pause, which is no failure."""
+
+    report_kind: Literal["attempt_snoozed"] = "attempt_snoozed"
+    pause_ms: Annotated[int, Field(ge=0, le=PAUSE_MS_MAX, strict=True)]
+
+
+class WorkerLost(_AttemptReport):
+    """The worker that held a claim is gone; whoever claims the item next reports it."""
+
+    report_kind: Literal["worker_lost"] = "worker_lost"
+    worker_ends: Count
+    """Processes that have ended while they worked on the item alone, this one included."""
 
 
 WorkReport = Annotated[
@@ -141,7 +203,9 @@ WorkReport = Annotated[
     | ExtractionFinished
     | ExtractionFailed
     | WorkFinished
-    | GivenUp,
+    | AttemptFailed
+    | AttemptSnoozed
+    | WorkerLost,
     Field(discriminator="report_kind"),
 ]
 
@@ -153,9 +217,10 @@ ReportOutcome = Literal[
     "out_of_capacity",
     "rejected",
     "recorded",
+    "waits",
     "unknown",
 ]
 """completed: the request has its outcome. closed: it had one. early: something is to come first.
 changed: the record has moved on, so it is worked on again. out_of_capacity: the kernel had none
-for its operation. rejected: the record does not admit it. recorded: it stays open. unknown: nobody
-asked."""
+for its operation. rejected: the record does not admit it. recorded: it stays open. waits: it
+is tried again after a pause. unknown: nobody asked."""

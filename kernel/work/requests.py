@@ -1,4 +1,4 @@
-"""Asking for work: once for each key of a producer, durable with its receipt (K19).
+"""Records requests for work: once for each key of a producer, durable with its receipt (K19).
 
 A request is known by its queue and its producer's key, whose digest is in the request's id, so the
 primary key keeps it for ever. The same asking is the same request whatever became of it, and
@@ -12,9 +12,9 @@ the one queue only when that is beyond its limit.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -30,12 +30,14 @@ from kernel.values.canonical import canonicalize, canonicalize_readable, digest
 from kernel.values.foreign_code import cause_of
 from kernel.values.host import iso_time, parse_time_us
 from kernel.work import receipts
+from kernel.work.attempts import Failures, failures_of
+from kernel.work.content_schema import ContentMisfit, SchemaContent
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
-from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, asked_kind, is_built_in, not_asked
+from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, is_built_in, not_asked, requestable_kind
 from kernel.work.ready_requests import due_at_us
-
-T = TypeVar("T")
+from kernel.work.registrations import registered_kind
+from kernel.work.tags import check_tags
 
 REQUESTS_MAX = 256
 """Requests that one call may record."""
@@ -51,6 +53,9 @@ ITEM_REQUESTS_MAX = 10_000
 """Requests for one event, or one run, open or not."""
 
 REENTRY: Final = "reentry:"
+SCHEDULE_KEY: Final = "schedule:"
+"""How the key of a job begins for which a schedule asks; its name and its period follow."""
+
 RUNTIME_KEYS: Final = ("requeue:request:", REENTRY)
 """How the keys begin that the runtime makes itself, beside those of extractions: their runs."""
 
@@ -78,6 +83,9 @@ class WorkRequest:
     requeues: str | None = None
     """The dead letter that this asks for anew; the kernel sets it, producers do not."""
 
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """By which somebody looks for it later; see `tags.py`."""
+
     said: Mapping[str, str] = field(default_factory=dict)
     """Who requeued it, for its receipt; who asks for the same once more may be somebody else."""
 
@@ -98,6 +106,7 @@ class WorkStatus:
     content: Document
     state: State
     enqueued_at: str
+    tags: dict[str, str] = field(default_factory=dict)
     closed_at: str | None = None
     operation_id: str | None = None
     """The operation that did the work, where one did."""
@@ -107,6 +116,9 @@ class WorkStatus:
 
     result: Document | None = None
     """What the work came to, where it is no operation."""
+
+    took_ms: int | None = None
+    """How long the attempt took that came to it, as its worker says."""
 
     not_before: str | None = None
     """When its delay ends, where it has one."""
@@ -123,6 +135,9 @@ class WorkStatus:
     settled_operation_id: str | None = None
     """The operation of the log that says so."""
 
+    failures: Failures | None = None
+    """What was tried in vain; None where it has not failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
@@ -134,6 +149,7 @@ class RequestOutcome:
     operation_id: str | None = None
     reason: str | None = None
     result: Document | None = None
+    took_ms: int | None = None
     requeued_as: str | None = None
     """The request that asks for it anew, where it was given up and requeued."""
 
@@ -189,7 +205,7 @@ def enqueue(
     said_by: dict[str, Document] = {}
     for index, request in enumerate(requests):
         try:
-            checked = _check(request)
+            checked = _check(transaction, request)
             known = fresh.get(checked.request_id) or _request_document(
                 transaction, checked.request_id
             )
@@ -211,15 +227,16 @@ def enqueue(
         receipts.record(
             transaction,
             receipts.REQUESTED,
-            requested_id(request_id),
+            request_receipt_id(request_id),
             body | said_by[request_id],
         )
     return tuple(answers)
 
 
-def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
+def status_of(view: LedgerView, request_id: str, *, attempts: bool = False) -> WorkStatus | None:
     """Return a request of any queue as it stands, None where nothing asked under this id.
 
+    With `attempts`, its failures have those that are kept.
     Of what the record itself asks for, such as a recompute, the content is what the record says.
     """
     row = view.tables.get(schema.outbox, request_id)
@@ -230,17 +247,19 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
     shared: dict[str, Any] = {name: row[name] for name in ("queue", "item_key", "priority")}
     shared |= {name: document.pop(name) for name in ("request_id", "enqueued_at")}
     shared["request_key"] = document.pop("request_key", None)
+    shared["tags"] = document.pop("tags", {})
     shared["content"] = document.get("content", document)
     if due_us := due_at_us(request):
         shared["not_before"] = iso_time(due_us)
+    shared["failures"] = failures_of(view, request_id, attempts=attempts)
     if outcome is None:
         return WorkStatus(**shared, state="open")
     receipt = closing_receipt(view, request_id)
     settled = receipt
     if outcome["outcome"] == "dead_letter":
-        again = requeued_as(view, row["queue"], request_id)
-        dismissal = view.receipt(dismissed_id(request_id)) or {}
-        asked_anew = {} if again is None else view.receipt(requested_id(again)) or {}
+        again = requeue_of(view, row["queue"], request_id)
+        dismissal = view.receipt(dismissal_receipt_id(request_id)) or {}
+        asked_anew = {} if again is None else view.receipt(request_receipt_id(again)) or {}
         shared |= {"requeued_as": again, "dismissed": dismissal.get("reason")}
         settled = asked_anew if "decided_by" in asked_anew else dismissal
     shared["settled_by"] = settled.get("decided_by")
@@ -252,10 +271,11 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
         operation_id=outcome["operation_id"],
         reason=receipt.get("reason", receipt.get("error_signature")),
         result=_result(receipt),
+        took_ms=receipt.get("took_ms"),
     )
 
 
-def requested_id(request_id: str) -> str:
+def request_receipt_id(request_id: str) -> str:
     """Return the id of the receipt that records a producer's request."""
     return f"receipt:{request_id}:requested"
 
@@ -270,13 +290,13 @@ def reentry_key(run_id: str, after_attempt: int) -> str:
     return f"{REENTRY}{digest([run_id, after_attempt])}"
 
 
-def requeued_as(view: LedgerView, queue: str, request_id: str) -> str | None:
+def requeue_of(view: LedgerView, queue: str, request_id: str) -> str | None:
     """Return the request that asks anew for one that was given up; None where none does."""
     again = request_id_of(queue, requeue_key(request_id))
     return None if view.tables.get(schema.outbox, again) is None else again
 
 
-def dismissed_id(request_id: str) -> str:
+def dismissal_receipt_id(request_id: str) -> str:
     """Return the id of the receipt that dismisses a dead letter."""
     return f"receipt:{request_id}:dismissed"
 
@@ -297,13 +317,14 @@ def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome 
         outcome["operation_id"],
         receipt.get("reason", receipt.get("error_signature")),
         _result(receipt),
-        requeued_as(view, queue, request_id) if outcome["outcome"] == "dead_letter" else None,
+        receipt.get("took_ms"),
+        requeue_of(view, queue, request_id) if outcome["outcome"] == "dead_letter" else None,
     )
 
 
 def closing_ids(request_id: str) -> tuple[str, str]:
     """Return the ids that the receipt that closed a request may have."""
-    return receipts.closed_id(request_id), f"receipt:{request_id}:dead_letter"
+    return receipts.closing_receipt_id(request_id), f"receipt:{request_id}:dead_letter"
 
 
 def closing_receipt(view: LedgerView, request_id: str) -> Document:
@@ -320,8 +341,7 @@ def _result(receipt: Document) -> Document | None:
 def read_content(request: Request) -> Any:
     """Return a request's content as the model of its queue."""
     stated = request.document["content"]
-    kind = QUEUE_KINDS[request.queue]
-    return kind.call(kind.content_of(stated).model_validate_json, canonicalize(stated))
+    return QUEUE_KINDS[request.queue].read(stated, canonicalize(stated))
 
 
 def _check_names(view: LedgerView, request: WorkRequest) -> None:
@@ -340,10 +360,25 @@ def _reserved_key_refusal(message: str, field: str) -> WorkRefused:
     return WorkRefused("work_request_key_reserved", message, field)
 
 
-def _check(request: WorkRequest) -> _Checked:
-    kind = asked_kind(request.queue)
-    if kind is None:
+def _check(view: LedgerView, request: WorkRequest) -> _Checked:
+    """Check a request by the row that this process has of its queue, else by the newest one.
+
+    A worker may have registered the queue, or another schema of it, a moment ago.
+    """
+    kind = requestable_kind(request.queue)
+    if kind is not None:
+        try:
+            return _check_by(kind, request)
+        except WorkRefused:
+            if not kind.is_registered:
+                raise
+    newest = registered_kind(view, request.queue)
+    if newest is None:
         raise WorkRefused("work_queue_unknown", not_asked(request.queue), "queue")
+    return _check_by(newest, request)
+
+
+def _check_by(kind: QueueKind, request: WorkRequest) -> _Checked:
     key = request.request_key
     if not 1 <= len(key) <= KEY_CHARS_MAX or not _is_text(key):
         raise _invalid(f"a key is a text of 1 to {KEY_CHARS_MAX} characters", "request_key")
@@ -364,6 +399,9 @@ def _check(request: WorkRequest) -> _Checked:
         body["delay_s"] = request.delay_s
     if request.run_at is not None:
         body["run_at"] = _time(request.run_at)
+    if request.tags:
+        check_tags(request.tags)
+        body["tags"] = dict(request.tags)
     if request.requeues is not None:
         body["requeues"] = request.requeues
     # In the form in which it is read back, because it is compared with what is recorded.
@@ -384,8 +422,8 @@ def _check_not_too_late(body: Document, now_us: int) -> None:
         raise _invalid(f"a time is at most {DELAY_S_MAX} seconds from now", "run_at")
 
 
-def _item_key(kind: QueueKind, content: BaseModel) -> str:
-    item_key = _content_field(kind, kind.item_key, lambda: getattr(content, kind.item_key))
+def _item_key(kind: QueueKind, content: BaseModel | SchemaContent) -> str:
+    item_key = _content_field(kind, content, kind.item_key)
     place = f"content.{kind.item_key}"
     if not isinstance(item_key, str) or not 1 <= len(item_key) <= ITEM_KEY_CHARS_MAX:
         raise _invalid(f"a name is a text of 1 to {ITEM_KEY_CHARS_MAX} characters", place)
@@ -402,7 +440,7 @@ def _is_text(name: str) -> bool:
         return False
 
 
-def _read(kind: QueueKind, content: Document) -> BaseModel:
+def _read(kind: QueueKind, content: Document) -> BaseModel | SchemaContent:
     try:
         stated = canonicalize_readable(content)
     except (ValueError, RecursionError) as error:
@@ -410,37 +448,38 @@ def _read(kind: QueueKind, content: Document) -> BaseModel:
     if len(stated) > CONTENT_BYTES_MAX:
         raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
     try:
-        read: BaseModel = kind.call(kind.content_of(content).model_validate_json, stated)
+        return kind.read(content, stated)
     except ValidationError as error:
         field, message = first_problem(error, "content")
         raise _invalid(message, field) from None
+    except ContentMisfit as misfit:
+        raise _invalid(misfit.message, ".".join(("content", *misfit.place))) from None
     except Exception as error:
         if is_built_in(kind.name):
             raise
         # The model of a plug-in is a foreign program.
         message = f"the model of {kind.name} failed: {type(cause_of(error)).__name__}"
         raise _invalid(message, "content") from error
-    return read
 
 
-def _content_field(kind: QueueKind, field: str, read: Callable[[], T]) -> T:
+def _content_field(kind: QueueKind, content: BaseModel | SchemaContent, field: str) -> Any:
     """Return a field of a content, which the model of a plug-in may compute."""
     try:
-        value: T = kind.call(read)
+        return kind.field_of(content, field)
     except Exception as error:
         message = f"the model of {kind.name} failed: {type(cause_of(error)).__name__}"
         raise _invalid(message, f"content.{field}") from error
-    return value
 
 
-def _priority(kind: QueueKind, request: WorkRequest, content: BaseModel) -> str:
+def _priority(kind: QueueKind, request: WorkRequest, content: BaseModel | SchemaContent) -> str:
     if kind.priority is None:
         stated = request.priority or kind.default_priority
         if not kind.has_priority(stated):
             raise _invalid(f"no priority is called {stated!r}", "priority")
         return stated
     field = kind.priority
-    decided = _content_field(kind, field, lambda: str(getattr(content, field)))
+    decided = _content_field(kind, content, field)
+    decided = str.__str__(decided) if isinstance(decided, str) else ""
     if not kind.has_priority(decided):
         raise _invalid(f"no priority is called {decided!r}", f"content.{field}")
     if request.priority not in (None, decided):
@@ -483,12 +522,9 @@ def _check_same(known: Document | None, body: Document) -> None:
 def _check_room(view: LedgerView, bodies: Sequence[Document]) -> None:
     queues = Counter(body["queue"] for body in bodies)
     # While all queues together have room each of them has, and that count is the cheap one.
-    if view.tables.count(TableQuery(schema.outbox, {"open": 1})) + len(bodies) > OPEN_MAX:
+    if view.count_open_requests() + len(bodies) > OPEN_MAX:
         for queue, count in queues.items():
-            if (
-                view.tables.count(TableQuery(schema.outbox, {"open": 1, "queue": queue})) + count
-                > OPEN_MAX
-            ):
+            if view.count_open_requests(queue) + count > OPEN_MAX:
                 message = f"{OPEN_MAX} requests of {queue} are open; ask again"
                 raise WorkRefused("work_requests_too_many", message)
     items = Counter((body["queue"], body["item_key"]) for body in bodies)
@@ -496,4 +532,6 @@ def _check_room(view: LedgerView, bodies: Sequence[Document]) -> None:
         where = {"queue": queue, "item_key": item_key}
         if view.tables.count(TableQuery(schema.outbox, where)) + count > ITEM_REQUESTS_MAX:
             message = f"at most {ITEM_REQUESTS_MAX} requests for {item_key}"
-            raise WorkRefused("work_item_full", message, f"content.{QUEUE_KINDS[queue].item_key}")
+            kind = QUEUE_KINDS.get(queue)
+            field = "content" if kind is None else f"content.{kind.item_key}"
+            raise WorkRefused("work_item_full", message, field)

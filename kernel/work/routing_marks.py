@@ -1,4 +1,4 @@
-"""The marks from which routing goes on, a page in a transaction (decision kernel/0283).
+"""Keeps the marks from which routing goes on, a page in a transaction (decision kernel/0283).
 
 A page is no operation. Its receipt says from which mark it went on, and what it wrote is computed
 from the state at its place in the chain, when it is recorded and when it is verified.

@@ -1,4 +1,4 @@
-"""The records of a run of the runtime, made of the ways of its stretch of the log.
+"""Makes the records of a run of the runtime, from the ways of its stretch of the log.
 
 Each operation and each request is a token. What comes from nothing in the run is a row; what comes
 from something is its child: of what several came from, a fork; of several, a join, as a recompute
@@ -268,7 +268,7 @@ def run_record(view: LedgerView, stretch: RuntimeRun) -> Row:
     Raises:
         LedgerCorrupt: the log does not have one of them.
     """
-    began_us, ended_us = (_committed_us(view, each) for each in (stretch.first, stretch.last))
+    began_us, ended_us = (_commit_time_us(view, each) for each in (stretch.first, stretch.last))
     settings = typed_data({"derivation": VERSION, "first": stretch.first})
     ended = None if stretch.is_open else ended_us
     return _empty("runs") | {
@@ -283,7 +283,7 @@ def run_record(view: LedgerView, stretch: RuntimeRun) -> Row:
     }
 
 
-def _committed_us(view: LedgerView, sequence: int) -> int:
+def _commit_time_us(view: LedgerView, sequence: int) -> int:
     row = view.log_row_at(sequence)
     if row is None:
         raise LedgerCorrupt(f"row {sequence} of the log is missing")

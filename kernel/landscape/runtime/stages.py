@@ -1,4 +1,4 @@
-"""The stages of the runtime's own pipeline (ruling L1), and the one in which an operation was made.
+"""Names the stages of the runtime's own pipeline (ruling L1), and the one of an operation.
 
 Each is a node of the runtime's run. What no later stage has made came in from outside: its stage is
 the intake. Every operation passes the commit last.

@@ -41,7 +41,7 @@ def is_runtime(run_id: str) -> bool:
     return run_id.startswith(PREFIX)
 
 
-def stretch_named(view: LedgerView, run_id: str) -> RuntimeRun | None:
+def stretch_of_id(view: LedgerView, run_id: str) -> RuntimeRun | None:
     """Return the stretch of a run of this log; None where it has no such run."""
     name = _NAME.fullmatch(run_id)
     if name is None:
@@ -65,7 +65,7 @@ def stretch_between(view: LedgerView, first: int, last: int) -> RuntimeRun | Non
     )
 
 
-def sealed_last(view: LedgerView) -> int:
+def last_sealed_row(view: LedgerView) -> int:
     """Return the last row of the newest sealed run, 0 before the first."""
     query = TableQuery(
         schema.landscape_seals, order_by="run_id", after=_BEHIND, descending=True, limit=1
@@ -77,7 +77,7 @@ def sealed_last(view: LedgerView) -> int:
 
 def open_stretch(view: LedgerView) -> RuntimeRun | None:
     """Return the run that is going on; None where nothing was recorded since the last one."""
-    first, head = sealed_last(view) + 1, view.head().ec_sequence_number
+    first, head = last_sealed_row(view) + 1, view.head().ec_sequence_number
     if first > head:
         return None
     last = min(head, first + RUN_ROWS_MAX - 1)
@@ -96,5 +96,5 @@ def sealed_runs(view: LedgerView, *, limit: int) -> list[RuntimeRun]:
         schema.landscape_seals, order_by="run_id", after=_BEHIND, descending=True, limit=limit
     )
     rows = view.tables.scan(query)
-    named = (stretch_named(view, row["run_id"]) for row in rows)
+    named = (stretch_of_id(view, row["run_id"]) for row in rows)
     return [stretch for stretch in named if stretch is not None]

@@ -1,4 +1,4 @@
-"""A snapshot in which a run of the runtime reads like any other run.
+"""Gives a snapshot in which a run of the runtime reads like any other run.
 
 Whatever reads runs (reports, lineage, exports, digests) reads this one from records that are made
 here, and everything else from the snapshot itself.
@@ -17,7 +17,7 @@ from kernel.landscape.runtime.stretches import (
     RuntimeRun,
     is_runtime,
     newest_stretches,
-    stretch_named,
+    stretch_of_id,
 )
 from kernel.landscape.seals import seal_of
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
@@ -39,7 +39,7 @@ def run_view(view: LedgerView, run_id: str | None) -> LedgerView:
         return view
     if view.tables.get(TABLES["runs"], run_id) is not None:
         return view  # of another log, and taken in here
-    stretch = stretch_named(view, run_id)
+    stretch = stretch_of_id(view, run_id)
     if stretch is None:
         raise LandscapeRefused(f"no run is called {run_id}", code="landscape_unknown")
     view.quarantines().expect_none_over(stretch.first, stretch.last)
@@ -66,7 +66,7 @@ def counts_of(view: LedgerView, run_id: str, names: Iterable[str]) -> dict[str, 
     if seal is not None:
         stated = orjson.loads(seal["table_digests"])
         return {name: stated.get(name, {}).get("records", 0) for name in names}
-    stretch = stretch_named(view, run_id)
+    stretch = stretch_of_id(view, run_id)
     if stretch is not None and view.quarantines().over(stretch.first, stretch.last) is not None:
         return dict.fromkeys(names, 0)
     made = run_view(view, run_id).tables
@@ -140,7 +140,7 @@ def query_run(
         LandscapeRefused: `landscape_unknown` of what is no run of the runtime on this log.
         QueryRefused: `query_refused`, `query_failed`, `query_timed_out`.
     """
-    stretch = stretch_named(view, run_id)
+    stretch = stretch_of_id(view, run_id)
     if stretch is None:
         message = (
             f"{run_id} is no run of the runtime on this log; the records of a pipeline's run are"

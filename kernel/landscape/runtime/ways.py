@@ -150,7 +150,9 @@ def _connect(operations: list[Way], requests: list[tuple[Request, Way]]) -> None
     works = _Works(requests)
     for request, way in requests:
         way.parents = [
-            name for name in _asked_by(request, by_sequence) if name in by_name and name != way.name
+            name
+            for name in _causing_operations(request, by_sequence)
+            if name in by_name and name != way.name
         ]
     sources: dict[str, str] = {}
     for way in operations:
@@ -159,7 +161,7 @@ def _connect(operations: list[Way], requests: list[tuple[Request, Way]]) -> None
             about = [*way.envelope.get("source_refs", ()), *way.envelope.get("target_refs", ())]
             origin = next((sources[ref] for ref in about if ref in sources), None)
             way.parents = [] if origin is None else [origin]
-        for ref in _sources_written(way.envelope):
+        for ref in _written_sources(way.envelope):
             sources.setdefault(ref, way.name)
 
 
@@ -207,7 +209,7 @@ _NAMED_BY: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _asked_by(request: Request, by_sequence: Mapping[int, str]) -> Iterator[str]:
+def _causing_operations(request: Request, by_sequence: Mapping[int, str]) -> Iterator[str]:
     """Yield the operation because of which a request was recorded."""
     document = request.document
     trigger = document.get("trigger_source_id")
@@ -226,7 +228,7 @@ def is_caused_by_row(request: Request, document: Document) -> bool:
     return was_routed or document.get("content", {}).get("cause") == "binding_fired"
 
 
-def _sources_written(envelope: Document) -> Iterator[str]:
+def _written_sources(envelope: Document) -> Iterator[str]:
     for effect in envelope.get("primitive_effects", ()):
         if effect.get("payload", {}).get("node_kind") == SOURCE_ARTIFACT:
             yield effect["target_ref"]

@@ -18,6 +18,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Refuse."""
     raise NotImplementedError("the ledger's schema goes forward only")
+% if "refuse_change" in upgrades:
 
 
 def refuse_change(table: str) -> None:
@@ -34,3 +35,4 @@ def refuse_change(table: str) -> None:
             f"CREATE TRIGGER {table}_refuses_{each.lower()} BEFORE {change} ON {table}"
             f" FOR EACH {each} EXECUTE FUNCTION rotulus_refuses()"
         )
+% endif

@@ -16,7 +16,7 @@ import psycopg
 from sqlalchemy import CheckConstraint, Index, Table
 from sqlalchemy.engine import make_url
 
-from kernel.ledger.postgres.connection import Connection, unbounded
+from kernel.ledger.postgres.connection import Connection, without_reply_limit
 from kernel.ledger.postgres.schema import REFUSAL, REFUSALS, refusal_of, tables
 from kernel.ledger.schema import APPEND_ONLY_TABLES
 from kernel.ledger.store import keys
@@ -123,7 +123,7 @@ def content_faults(connection: Connection) -> ContentReport:
     for table, index, oid in connection.execute(_BTREES, (_names(),)).fetchall():
         connection.execute("SAVEPOINT rotulus_index")
         try:
-            with unbounded(connection):
+            with without_reply_limit(connection):
                 connection.execute(check, (oid,))
         except psycopg.Error as error:
             connection.execute("ROLLBACK TO rotulus_index")

@@ -1,4 +1,4 @@
-"""Connections to one PostgreSQL database: how long anything may take, and what may be said of it.
+"""Connects to one PostgreSQL database: how long anything may take, and what may be said of it.
 
 The driver is psycopg 3 (decision kernel/0053). What bounds each wait:
 
@@ -21,14 +21,16 @@ process that stops while the server sends it more than the socket holds; an oper
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import zip_longest
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.generators import fetch_many, send
 
+from kernel.ledger.postgres.column_arrays import ColumnArray, ColumnArrayDumper
 from kernel.values.errors import LedgerUnavailable
 
 RV = TypeVar("RV")
@@ -69,6 +71,44 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     silences: Silences
     silences_before: int
     """How many there were when this one was opened."""
+
+    _rollback_sent = False
+    _sent_on: AbstractContextManager[psycopg.Pipeline] | None = None
+    """The driver's pipeline, while replies are still to come."""
+
+    is_spoilt = False
+    """Whether some of what was sent ahead was refused. The driver may then take a statement for
+    prepared that the server has passed over, so that the connection is used no more."""
+
+    def send_ahead(self) -> None:
+        """Send statements without waiting for their replies from now on."""
+        if self._sent_on is None:
+            pipeline = self.pipeline()
+            pipeline.__enter__()
+            self._sent_on = pipeline
+
+    def await_replies(self) -> None:
+        """Wait for the replies to all that was sent; raises the first error among them."""
+        if self._sent_on is not None:
+            pipeline, self._sent_on = self._sent_on, None
+            try:
+                pipeline.__exit__(None, None, None)
+            except psycopg.Error:
+                self.is_spoilt = True
+                raise
+
+    def send_rollback(self) -> None:
+        """End a transaction that has only read; the next to use the connection awaits the reply."""
+        self.pgconn.send_query(b"ROLLBACK")
+        self._rollback_sent = True
+        while self.pgconn.flush():
+            self.wait(send(self.pgconn))
+
+    def await_rollback(self) -> None:
+        """Wait for the reply to the last `send_rollback`."""
+        if self._rollback_sent:
+            self._rollback_sent = False
+            self.wait(fetch_many(self.pgconn))
 
     @property
     def may_be_lost(self) -> bool:
@@ -133,11 +173,12 @@ def connect(
             application_name="rotulus",
             options=f"{own_options} {ours}".strip(),
         )
+    connection.adapters.register_dumper(ColumnArray, ColumnArrayDumper)
     connection.reply_max_s = REPLY_MAX_S
     connection.silences = silences or Silences()
     connection.silences_before = before
     if read_only:
-        with closed_on_failure(connection, place):
+        with close_on_failure(connection, place):
             connection.execute("SET default_transaction_read_only = on")
     return connection
 
@@ -157,7 +198,7 @@ def connect_timeout_s(parts: Mapping[str, Any]) -> int:
 
 
 @contextmanager
-def unbounded(connection: Connection) -> Iterator[None]:
+def without_reply_limit(connection: Connection) -> Iterator[None]:
     """Let replies take their time, where a statement goes over whole tables."""
     connection.reply_max_s = None
     try:
@@ -184,7 +225,7 @@ def unavailable(place: str) -> Iterator[None]:
 
 
 @contextmanager
-def closed_on_failure(connection: Connection, place: str) -> Iterator[None]:
+def close_on_failure(connection: Connection, place: str) -> Iterator[None]:
     """Close a connection that could not be made ready."""
     try:
         with unavailable(place):

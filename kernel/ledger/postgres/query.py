@@ -1,4 +1,4 @@
-"""One SELECT on a PostgreSQL database, in a transaction that may only read.
+"""Runs one SELECT on a PostgreSQL database, in a transaction that may only read.
 
 PostgreSQL has no authorizer, and a read-only transaction forbids less than it seems to: functions
 of the server read files, end other sessions, wait, run a text as SQL and change settings. So three
@@ -87,7 +87,7 @@ def run_query(connection: Connection, sql: str, bounds: QueryBounds) -> QueryAns
         QueryRefused: `query_refused`, `query_failed`, `query_timed_out`.
         LedgerUnavailable: when the server cannot be reached.
     """
-    text = checked_text(sql)
+    text = check_subquery(sql)
     rows = f"SELECT row_to_json(q)::text AS r FROM (\n{text}\n) AS q"  # noqa: S608 - checked
     statement = (
         f"SELECT CASE WHEN octet_length(r) <= {VALUE_BYTES_MAX} THEN r END"  # noqa: S608
@@ -115,7 +115,7 @@ def run_query(connection: Connection, sql: str, bounds: QueryBounds) -> QueryAns
     return _answer(columns, answers, bounds)
 
 
-def checked_text(sql: str) -> str:
+def check_subquery(sql: str) -> str:
     """Return a text that can stand as a subquery.
 
     Raises:

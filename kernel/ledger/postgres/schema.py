@@ -1,4 +1,4 @@
-"""The ledger's tables as PostgreSQL has them: created once, with their version and their triggers.
+"""Creates the ledger's tables in PostgreSQL once, with their version and their triggers.
 
 The columns come from `schema.py`; here integers have 64 bits, since microseconds need them, and
 text is ordered byte by byte. The version is the comment of the head's table (decision kernel/0114).
@@ -17,8 +17,8 @@ from kernel.ledger.postgres.connection import (
     connect,
     place_of,
     unavailable,
-    unbounded,
     wait_for_the_disk,
+    without_reply_limit,
 )
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
 from kernel.ledger.schema_version import check_version
@@ -123,7 +123,7 @@ def migrate(url: str, *, dry_run: bool = False) -> "SchemaMigration":
             # A writer that begins now waits, and then sees the new version.
             connection.execute("LOCK TABLE chain_head IN ACCESS EXCLUSIVE MODE")
             for revision in revisions:
-                with unbounded(connection):
+                with without_reply_limit(connection):
                     for statement in revision.statements:
                         connection.execute(statement)
             _set_version(connection, revisions[-1].version)

@@ -1,4 +1,4 @@
-"""Standbys of a PostgreSQL that may lack what was answered, as the server says.
+"""Reads which standbys of a PostgreSQL may lack what was answered, as the server says.
 
 A role without `pg_read_all_stats` sees how many standbys there are and nothing of each.
 """

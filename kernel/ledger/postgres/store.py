@@ -1,4 +1,4 @@
-"""The ledger's tables in one PostgreSQL database, in the first schema of the search path.
+"""Keeps the ledger's tables in one PostgreSQL database, in the first schema of the search path.
 
 - The row of the chain head is locked before anything else (while there is none yet, an advisory
   lock). Behind it writers take turns, so READ COMMITTED is enough: a statement sees what was
@@ -17,7 +17,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -29,13 +29,13 @@ from kernel.ledger.head_watch import Ahead, HeadLook
 from kernel.ledger.ledger import Head
 from kernel.ledger.postgres import catalog as postgres_catalog
 from kernel.ledger.postgres import connection as postgres_connection
+from kernel.ledger.postgres.column_arrays import column_array
 from kernel.ledger.postgres.connection import (
     Connection,
     Silences,
-    closed_on_failure,
+    close_on_failure,
     connect,
     place_of,
-    unavailable,
     wait_for_the_disk,
 )
 from kernel.ledger.postgres.holders import NamedGateway, bear_name, look_at_holders
@@ -49,12 +49,19 @@ from kernel.ledger.postgres.schema import (
 )
 from kernel.ledger.postgres.standbys import look_at_standbys
 from kernel.ledger.replication import Replication
+from kernel.ledger.schema import chain_head
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.store import statements
 from kernel.ledger.store.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.store.keys import column_names, values_getter
 from kernel.ledger.store.sql_tables import SqlTables
-from kernel.ledger.store.tables import DuplicateKey, MissingReference, Row, WriterTurn
+from kernel.ledger.store.tables import (
+    DuplicateKey,
+    MissingReference,
+    Row,
+    TableQuery,
+    WriterTurn,
+)
 from kernel.ledger.went_back import ACCEPTED, WENT_BACK
 from kernel.values.errors import (
     CommitOutcomeUnknown,
@@ -86,19 +93,19 @@ _PREPARE_LOOK = (
 )
 """In a statement of its own for each connection, so that no snapshot pays for planning it."""
 
-_LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM chain_head FOR UPDATE"
-"""Also returns the version of the tables, which may have been migrated meanwhile."""
+_LOCK_HEAD = (
+    "SELECT obj_description('chain_head'::regclass, 'pg_class'),"  # noqa: S608 - as above
+    f" {', '.join(column_names(chain_head))} FROM chain_head FOR UPDATE"
+)
+"""Returns the version of the tables, which may have been migrated meanwhile, and the head's row."""
 
 _LOCK_UNFOUNDED = "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::bigint)"
-
-COPY_ROWS = 16
-"""From how many rows on COPY costs less than statements that add eight at a time."""
 
 TURN_WAIT_MS = 1000
 """How long a writer waits for its turn, longer than a batch should take, before it goes without."""
 
-_TAKE_TURN = (
-    "SET LOCAL lock_timeout = {wait_ms};"
+_BEGIN_TURN = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {wait_ms};"
     " SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::int, 1);"
     " SET LOCAL lock_timeout = {look_ms}"
 )
@@ -120,29 +127,29 @@ _FAILED = psycopg.pq.TransactionStatus.INERROR
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 
-class _SentTogether:
-    """What was sent without waiting, to be looked at when the replies are there."""
-
-    def __init__(self) -> None:
-        self.inserts: list[tuple[Table, Cursor, int]] = []
-        """Statements that add rows, and how many each has to add."""
-
-        self.copies: list[tuple[Table, Sequence[Row]]] = []
-        """Rows that are added by COPY, after everything else."""
-
-
 class PostgresTables(SqlTables):
     """The tables as one connection sees them inside its transaction."""
 
     _connection: Connection
 
     def __init__(
-        self, connection: Connection, texts: dict[Any, str], ahead: Ahead | None = None
+        self,
+        connection: Connection,
+        texts: dict[Any, str],
+        *,
+        ahead: Ahead | None = None,
+        head: Row | None = None,
     ) -> None:
         super().__init__(connection, texts)
-        self._together: _SentTogether | None = None
+        self._sends_ahead = False
+        self._prefetched: dict[tuple[str, Sequence[Any]], list[tuple[Any, ...]]] = {}
+        """The answers to what was asked ahead of need, by statement and values."""
+
         self.ahead = ahead
         """The look at the head that came with the snapshot."""
+
+        self._head = head
+        """The row of the head as the lock showed it, until it is written."""
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
@@ -158,59 +165,43 @@ class PostgresTables(SqlTables):
         self.insert(table, row)
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows, several with one statement, many with COPY."""
-        with self.together():
-            assert self._together is not None  # noqa: S101 - for the types
-            if len(rows) >= COPY_ROWS:
-                self._together.copies.append((table, rows))
-                return
-            groups, singles = statements.in_groups(table, rows)
-            for values, rows_each in ((groups, statements.GROUP_ROWS), (singles, 1)):
-                if values:
-                    sql = statements.insert_sql(table, " ON CONFLICT DO NOTHING", rows=rows_each)
-                    cursor = self._execute_many(self._with_driver_marks(sql), values)
-                    self._together.inserts.append((table, cursor, rows_each * len(values)))
+        """Add rows with one statement."""
+        if rows:
+            self._execute_rows(table, rows)
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Send what is written inside without waiting for replies, and then the rows to copy.
+        """Send what is written inside without waiting for replies (decision kernel/0301).
 
-        The driver cannot send COPY among other statements (decision kernel/0301).
+        The next question or COMMIT waits for them, and raises the first error among them.
         """
-        if self._together is not None:
-            yield
-            return
-        sent = self._together = _SentTogether()
+        with _translate_driver_errors(self._connection):
+            self._connection.send_ahead()
+        self._sends_ahead = True
         try:
-            with self._driver_errors_translated(), self._connection.pipeline():
-                yield
-            for table, cursor, count in sent.inserts:
-                if cursor.rowcount != count:
-                    raise DuplicateKey(table.name)
-            for table, rows in sent.copies:
-                self._copy(table, rows)
-        except psycopg.errors.UniqueViolation as error:
-            raise DuplicateKey(error.diag.constraint_name or "") from None
+            yield
         finally:
-            self._together = None
-
-    def _copy(self, table: Table, rows: Sequence[Row]) -> None:
-        names = column_names(table)
-        sql = f"COPY {table.name} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)"
-        with (
-            self._driver_errors_translated(),
-            self._connection.cursor() as cursor,
-            cursor.copy(sql) as copy,
-        ):
-            copy.set_types(column_types(table))
-            for values in map(values_getter(names), rows):
-                copy.write_row(values)
+            self._sends_ahead = False
 
     def put_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add or replace rows in one go of the driver."""
-        values = [statements.row_values(table, row) for row in rows]
-        with self.together():
-            self._execute_many(self._with_driver_marks(statements.upsert_sql(table)), values)
+        """Add or replace rows with one statement."""
+        if rows:
+            self._execute_rows(table, rows, statements.replacing(table))
+
+    def _execute_rows(self, table: Table, rows: Sequence[Row], conflict: str = "") -> None:
+        names, types = column_names(table), column_types(table)
+        shape = ("rows", table.name, conflict)
+        sql = self._texts.get(shape) or self._build(shape, _rows_sql(names, types, table, conflict))
+        columns = zip(*map(values_getter(names), rows), strict=True)
+        with _translate_driver_errors(self._connection):
+            arrays = [*map(column_array, types, columns)]
+        self._execute(sql, arrays)
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key."""
+        if table is chain_head and self._head is not None:
+            return self._head.copy()
+        return super().get(table, *key)
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
@@ -221,6 +212,8 @@ class PostgresTables(SqlTables):
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
+        if table is chain_head:
+            self._head = None
         sql = self._with_driver_marks(statements.update_sql(table, tuple(values)))
         may_collide = not unique_columns(table).isdisjoint(values)
         self._write(sql, (*values.values(), *key), may_collide=may_collide)
@@ -247,30 +240,50 @@ class PostgresTables(SqlTables):
 
     def replication(self) -> Replication:
         """Return what the server says of its standbys."""
-        with self._driver_errors_translated():
+        with _translate_driver_errors(self._connection):
             return look_at_standbys(self._connection)
 
     def _write(self, sql: str, values: Sequence[Any], *, may_collide: bool) -> None:
         if not may_collide:
             self._execute(sql, values)
             return
-        try:
-            with self.savepoint():
-                self._execute(sql, values)
-        except psycopg.errors.UniqueViolation as error:
-            raise DuplicateKey(error.diag.constraint_name or "") from None
+        with self.savepoint():
+            self._execute(sql, values)
 
     def schema_faults(self) -> list[StorageFault]:
         """Return where the database's tables are not those that this program makes."""
-        with self._driver_errors_translated():
+        with _translate_driver_errors(self._connection):
             return postgres_catalog.schema_faults(self._connection)
 
     def content_faults(self) -> ContentReport:
         """Compare indexes with tables, where the server has the extension amcheck."""
-        with self._driver_errors_translated():
+        with _translate_driver_errors(self._connection):
             return postgres_catalog.content_faults(self._connection)
 
+    def prefetch(self, queries: Iterable[TableQuery]) -> None:
+        """Ask in one round trip what is going to be asked for in this snapshot.
+
+        Of a query with more values than one statement takes and a limit the first part is asked.
+        """
+        statements_ahead = [
+            (sql, values if query.limit is None else (*values, query.limit))
+            for query in queries
+            for sql, values in self._statements(query)
+        ]
+        if not statements_ahead:
+            return
+        with _translate_driver_errors(self._connection), self._connection.pipeline():
+            cursors = [
+                self._connection.execute(sql, values, binary=True)
+                for sql, values in statements_ahead
+            ]
+        for statement, cursor in zip(statements_ahead, cursors, strict=True):
+            self._prefetched[statement] = cursor.fetchall()
+
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        known = self._prefetched.get((sql, values)) if self._prefetched else None
+        if known is not None:
+            return known
         try:
             return self._execute(sql, values).fetchall()
         except TextNotStorable:
@@ -286,36 +299,10 @@ class PostgresTables(SqlTables):
         return sql.replace("?", "%s")
 
     def _execute(self, sql: str, values: Sequence[Any] | None = None) -> Cursor:
-        with self._driver_errors_translated():
+        with _translate_driver_errors(self._connection):
+            if not self._sends_ahead:
+                self._connection.await_replies()
             return self._connection.execute(sql, values, binary=True)
-
-    def _execute_many(self, sql: str, values: Sequence[tuple[Any, ...]]) -> Cursor:
-        with self._driver_errors_translated():
-            cursor = self._connection.cursor(binary=True)
-            cursor.executemany(sql, values)
-            return cursor
-
-    @contextmanager
-    def _driver_errors_translated(self) -> Iterator[None]:
-        try:
-            yield
-        except UnicodeEncodeError as error:
-            raise TextNotStorable(str(error)) from error
-        except psycopg.errors.ForeignKeyViolation as error:
-            raise MissingReference(error.diag.message_detail or str(error)) from None
-        except psycopg.errors.InsufficientPrivilege as error:
-            # Its first line names the table; a worker may be kept from the gateways' key.
-            raise LedgerUnavailable(str(error), code="ledger_right_missing") from error
-        except psycopg.Error as error:
-            state = error.sqlstate
-            if self._connection.closed:
-                raise LedgerUnavailable(str(error)) from error
-            if isinstance(error, psycopg.DataError) or (state or "")[:2] in _OF_VALUES:
-                # Where the driver has refused it, before it sent anything, the transaction goes on.
-                raise TextNotStorable(str(error)) from error
-            if isinstance(error, psycopg.OperationalError):
-                raise LedgerUnavailable(str(error)) from error
-            raise
 
 
 class PostgresStore:
@@ -379,9 +366,9 @@ class PostgresStore:
         if self._read_only:
             raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
         with self._lock:
-            writer = self._begin_writing()
+            tables = self._begin_writing()
             with self._commit_at_end():
-                yield PostgresTables(writer, self._texts)
+                yield tables
 
     @contextmanager
     def turn(self) -> Iterator[WriterTurn]:
@@ -393,21 +380,18 @@ class PostgresStore:
         if self._read_only:
             raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
         with self._lock:
-            if self._unsettled:
-                self._roll_back(self._begin_writing())
+            self._settle_now()
             if not self._reading.acquire(blocking=False):
                 # Whoever reads holds up nobody who writes.
-                writer = self._begin_writing()
+                tables = self._begin_writing()
                 with self._commit_at_end():
-                    tables = PostgresTables(writer, self._texts)
                     yield WriterTurn(tables, lambda: tables)
                 return
             try:
-                # The server takes the snapshot with the first question, so after the turn was had.
-                with self._snapshot() as snapshot:
-                    self._begin_turn()
-                    with self._commit_at_end():
-                        yield WriterTurn(snapshot, self._hold)
+                self._begin_turn()
+                # Behind the turn, so that the snapshot has what the writer before has committed.
+                with self._commit_at_end(), self._snapshot() as snapshot:
+                    yield WriterTurn(snapshot, self._hold)
             finally:
                 self._reading.release()
 
@@ -426,7 +410,7 @@ class PostgresStore:
 
     def _hold(self) -> PostgresTables:
         # While it waits it may have to begin again, on another connection.
-        return PostgresTables(self._hold_head(self._writer or self._begin()), self._texts)
+        return self._hold_head(self._writer or self._begin())
 
     @contextmanager
     def view(self) -> Iterator[PostgresTables]:
@@ -467,7 +451,7 @@ class PostgresStore:
     def _snapshot(self) -> Iterator[PostgresTables]:
         reader, ahead = self._begin_reading()
         try:
-            yield PostgresTables(reader, self._texts, ahead)
+            yield PostgresTables(reader, self._texts, ahead=ahead)
         finally:
             self._end_reading(reader)
 
@@ -480,39 +464,41 @@ class PostgresStore:
                 self._writer.close()
                 self._writer = None
 
-    def _begin_writing(self) -> Connection:
-        writer = self._hold_head(self._begin())
+    def _begin_writing(self) -> PostgresTables:
+        tables = self._hold_head(self._begin())
         self._unsettled = False
-        return writer
+        return tables
 
-    def _begin(self) -> Connection:
-        begin = _BEGIN_WRITING.format(ms=_look_each_ms())
-        writer = self._begin_on_idle(self._writer, begin) or self._connect_writer()
-        self._writer = writer
-        with unavailable(self.place):
-            if writer.info.transaction_status is psycopg.pq.TransactionStatus.IDLE:
+    def _begin(self, begin: str = "") -> Connection:
+        begin = begin or _BEGIN_WRITING.format(ms=_look_each_ms())
+        writer = self._begin_on_idle(self._writer, begin)
+        if writer is None:
+            writer = self._writer = self._connect_writer()
+            try:
                 writer.execute(begin)
+            except psycopg.errors.LockNotAvailable:
+                raise
+            except psycopg.Error as error:
+                self._roll_back(writer)
+                raise LedgerUnavailable(f"{self.place}: {error}") from error
         return writer
 
     def _begin_turn(self) -> Connection:
-        writer = self._begin()
+        begin = _BEGIN_TURN.format(wait_ms=TURN_WAIT_MS, look_ms=_look_each_ms())
         try:
-            writer.execute(_TAKE_TURN.format(wait_ms=TURN_WAIT_MS, look_ms=_look_each_ms()))
+            return self._begin(begin)
         except psycopg.errors.LockNotAvailable:
-            self._roll_back(writer)
+            if self._writer is not None:
+                self._roll_back(self._writer)
             self._look_at_holders()
             return self._begin()
-        except psycopg.Error as error:
-            self._roll_back(writer)
-            raise LedgerUnavailable(f"{self.place}: {error}") from error
-        return writer
 
-    def _hold_head(self, writer: Connection) -> Connection:
-        """Lock the head in a transaction that is begun, or in a new one; return its connection."""
+    def _hold_head(self, writer: Connection) -> PostgresTables:
+        """Lock the head in a transaction that is begun, or in a new one; return its tables."""
         holders = ""
         for _ in range(max(1, postgres_connection.LOCK_TIMEOUT_MS // _look_each_ms())):
             try:
-                self._lock_head(writer)
+                head = self._lock_head(writer)
             except psycopg.errors.LockNotAvailable:
                 self._roll_back(writer)
                 holders = self._look_at_holders()
@@ -524,19 +510,21 @@ class PostgresStore:
                 self._roll_back(writer)
                 raise
             else:
-                return writer
+                return PostgresTables(writer, self._texts, head=head)
         self._roll_back(writer)
         raise LedgerHeld(f"{self.place}: the head is held by {holders}")
 
-    def _lock_head(self, writer: Connection) -> None:
+    def _lock_head(self, writer: Connection) -> Row | None:
         row = writer.execute(_LOCK_HEAD).fetchone()
         if row is None:
             writer.execute(_LOCK_UNFOUNDED)
             # The process that held the lock before may have founded the ledger.
             writer.execute(_LOCK_HEAD)
             check_schema(writer, self.place)
-        else:
-            check_version(version_in(row[0]), self.place)
+            return None
+        version, *head = row
+        check_version(version_in(version), self.place)
+        return dict(zip(column_names(chain_head), head, strict=True))
 
     def _look_at_holders(self) -> str:
         if not self._reading.acquire(blocking=False):
@@ -561,6 +549,7 @@ class PostgresStore:
                     idle.close()
                     continue
                 try:
+                    idle.await_rollback()
                     return idle, self._begin_snapshot(idle)
                 except psycopg.Error:
                     # It is gone, with which nothing was lost.
@@ -593,7 +582,11 @@ class PostgresStore:
 
     def _end_reading(self, reader: Connection) -> None:
         try:
-            reader.execute("ROLLBACK")
+            if reader.info.transaction_status is _FAILED:
+                # What was asked ahead was refused, and the driver may take it for prepared.
+                reader.close()
+                return
+            reader.send_rollback()
             self._readers.put_nowait(reader)
         except (psycopg.Error, queue.Full):
             reader.close()
@@ -608,6 +601,8 @@ class PostgresStore:
             return None
         try:
             idle.execute(begin)
+        except psycopg.errors.LockNotAvailable:
+            raise
         except psycopg.Error:
             idle.close()
             return None
@@ -615,8 +610,18 @@ class PostgresStore:
 
     def _commit(self, writer: Connection) -> None:
         try:
-            answer = writer.execute("COMMIT").statusmessage
+            cursor = writer.execute("COMMIT")
+            writer.await_replies()
+            answer = cursor.statusmessage
         except psycopg.Error as error:
+            with suppress(psycopg.Error):
+                # The error may have come before the replies to the rest.
+                writer.await_replies()
+            if writer.info.transaction_status is _FAILED:
+                # The server has passed over it, because it refused what was sent ahead of it.
+                self._writer = None
+                with closing(writer), _translate_driver_errors(writer):
+                    raise
             self._writer, self._unsettled = None, True
             writer.close()
             raise CommitOutcomeUnknown(f"{self.place}: {error}") from error
@@ -625,7 +630,11 @@ class PostgresStore:
             raise LedgerUnavailable("the transaction had failed", code="ledger_rolled_back")
 
     def _roll_back(self, writer: Connection) -> None:
+        with suppress(psycopg.Error):
+            writer.await_replies()
         try:
+            if writer.is_spoilt:
+                writer.close()
             writer.execute("ROLLBACK")
         except psycopg.Error:
             # Its transaction ends with the connection; the next one opens another.
@@ -634,7 +643,14 @@ class PostgresStore:
 
     def _settle(self) -> None:
         with self._lock:
-            self._roll_back(self._begin_writing())
+            self._settle_now()
+
+    def _settle_now(self) -> None:
+        """Have the head's lock once, behind which the outcome of the last COMMIT stands."""
+        if self._unsettled:
+            self._begin_writing()
+            if self._writer is not None:
+                self._roll_back(self._writer)
 
     def _connect(self, *, read_only: bool) -> Connection:
         return connect(
@@ -647,7 +663,7 @@ class PostgresStore:
 
     def _connect_writer(self, *, creating: bool = False) -> Connection:
         writer = self._connect(read_only=False)
-        with closed_on_failure(writer, self.place):
+        with close_on_failure(writer, self.place):
             wait_for_the_disk(writer)
             if creating:
                 create_schema(writer, self.place)
@@ -660,9 +676,43 @@ class PostgresStore:
 
     def _connect_first_reader(self) -> Connection:
         reader = self._connect(read_only=True)
-        with closed_on_failure(reader, self.place):
+        with close_on_failure(reader, self.place):
             check_schema(reader, self.place)
         return reader
+
+
+@contextmanager
+def _translate_driver_errors(connection: Connection) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise TextNotStorable(str(error)) from error
+    except psycopg.errors.UniqueViolation as error:
+        raise DuplicateKey(error.diag.constraint_name or "") from None
+    except psycopg.errors.ForeignKeyViolation as error:
+        raise MissingReference(error.diag.message_detail or str(error)) from None
+    except psycopg.errors.InsufficientPrivilege as error:
+        # Its first line names the table; a worker may be kept from the gateways' key.
+        raise LedgerUnavailable(str(error), code="ledger_right_missing") from error
+    except psycopg.Error as error:
+        state = error.sqlstate
+        if connection.closed:
+            raise LedgerUnavailable(str(error)) from error
+        if isinstance(error, psycopg.DataError) or (state or "")[:2] in _OF_VALUES:
+            # Where the driver has refused it, before it sent anything, the transaction goes on.
+            raise TextNotStorable(str(error)) from error
+        if isinstance(error, psycopg.OperationalError):
+            raise LedgerUnavailable(str(error)) from error
+        raise
+
+
+def _rows_sql(names: Sequence[str], types: Sequence[str], table: Table, conflict: str) -> str:
+    """Return the text that adds rows of which each column comes as an array."""
+    arrays = ", ".join(f"?::{each}[]" for each in types)
+    return (
+        f"INSERT INTO {table.name} ({', '.join(names)})"  # noqa: S608 - names of the schema
+        f" SELECT * FROM unnest({arrays}){conflict}"
+    )
 
 
 def _look_each_ms() -> int:

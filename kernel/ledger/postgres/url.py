@@ -1,4 +1,4 @@
-"""The faults that libpq finds in the URL of a database, said before anything connects.
+"""Says before anything connects which faults libpq finds in the URL of a database.
 
 libpq looks at most values only when it connects. Nothing that is said holds a part of the URL.
 """

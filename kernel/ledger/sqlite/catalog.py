@@ -67,7 +67,7 @@ def _fetch(connection: sqlite3.Connection, sql: str) -> list[Any]:
         connection.text_factory = before
 
 
-def misstated_version(path: Path) -> list[StorageFault]:
+def version_faults(path: Path) -> list[StorageFault]:
     """Return a fault where a file states another version, and its tables are of this one."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:

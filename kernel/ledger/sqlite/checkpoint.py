@@ -1,4 +1,4 @@
-"""The files of an SQLite ledger: its owner's alone, and one file when nobody has it open."""
+"""Keeps the files of an SQLite ledger its owner's alone, and one file when nobody has it open."""
 
 import os
 import sqlite3

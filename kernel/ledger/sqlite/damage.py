@@ -1,4 +1,4 @@
-"""A SQLite file and its write-ahead log as bytes: damage that SQLite reports late or not at all.
+"""Reads a SQLite file and its log as bytes, for damage that SQLite reports late or never.
 
 SQLite takes a file of zeros for an empty one, and passes over a write-ahead log from the first
 frame that does not fit, however many COMMITs lie behind it. This module looks at both, and gives

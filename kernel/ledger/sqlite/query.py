@@ -1,4 +1,4 @@
-"""One SELECT on a SQLite file, judged by what SQLite is told to do before it does it.
+"""Runs one SELECT on a SQLite file, judged by what SQLite is told to do before it does it.
 
 Two things stand in a row behind the check of the text (`check_text`):
 

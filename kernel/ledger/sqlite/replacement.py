@@ -1,4 +1,4 @@
-"""The files of an SQLite ledger that somebody else has put in the place of those that are open.
+"""Notices files that somebody else has put in the place of an SQLite ledger's that are open.
 
 A write-ahead log belongs to the file beside which it was written, and nothing in it says to which
 that is: SQLite would apply it to a backup that was put there. So what is open is compared with what

@@ -1,4 +1,4 @@
-"""The ledger's tables as SQLite has them: created once, with their version and their triggers.
+"""Creates the ledger's tables in SQLite once, with their version and their triggers.
 
 The version is the file's `user_version` (decision kernel/0114).
 """
@@ -46,12 +46,12 @@ def definitions() -> tuple[str, ...]:
         statements += [
             f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} "
             f"ON {table.name}{condition} BEGIN SELECT RAISE(ABORT, 'append only'); END"
-            for change, condition in (("UPDATE", ""), ("DELETE", _unless_moved(table)))
+            for change, condition in (("UPDATE", ""), ("DELETE", _move_condition(table)))
         ]
     return tuple(statements)
 
 
-def _unless_moved(table: Table) -> str:
+def _move_condition(table: Table) -> str:
     """Return the condition of a trigger that lets rows go which have moved to another table."""
     if "moves_to" not in table.info:
         return ""

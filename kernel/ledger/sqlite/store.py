@@ -1,4 +1,4 @@
-"""The ledger's tables in one SQLite file.
+"""Keeps the ledger's tables in one SQLite file.
 
 One connection writes, under ``BEGIN IMMEDIATE``, in WAL mode with ``synchronous=FULL``: what a
 COMMIT has answered survives the loss of power. Readers have connections of their own and a
@@ -116,18 +116,18 @@ class SqliteTables(SqlTables):
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        with _driver_errors_translated():
+        with _translate_driver_errors():
             self._connection.execute(statements.delete_sql(table), key)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
-        with _driver_errors_translated():
+        with _translate_driver_errors():
             sql = statements.delete_before_sql(table, column)
             return self._connection.execute(sql, (bound,)).rowcount
 
     def engine(self) -> dict[str, str]:
         """Return the version of SQLite and how the file is written."""
-        with _driver_errors_translated():
+        with _translate_driver_errors():
             [(mode,)] = self._connection.execute("PRAGMA journal_mode").fetchall()
         return {"version": f"SQLite {sqlite3.sqlite_version}", "journal_mode": str(mode)}
 
@@ -168,11 +168,11 @@ class SqliteTables(SqlTables):
         self._connection.execute(sql)
 
     def _write(self, sql: str, values: tuple[Any, ...]) -> None:
-        with _driver_errors_translated():
+        with _translate_driver_errors():
             self._connection.execute(sql, values)
 
     def _write_many(self, sql: str, values: Iterable[tuple[Any, ...]]) -> None:
-        with _driver_errors_translated():
+        with _translate_driver_errors():
             self._connection.executemany(sql, values)
 
 
@@ -326,7 +326,7 @@ class SqliteStore:
         with self._lock:
             writer = self._writer or self._connect_writer()
             self._writer = writer
-            with _driver_errors_translated():
+            with _translate_driver_errors():
                 # Each step of this frees a page, and `execute` takes one step of what has no rows.
                 writer.executescript(f"PRAGMA incremental_vacuum({int(pages_max)})")
                 [(left,)] = writer.execute("PRAGMA freelist_count").fetchall()
@@ -385,7 +385,7 @@ class SqliteStore:
     def _connect_writer(self) -> sqlite3.Connection:
         make_private(self._path)
         writer = self._connect("rwc")
-        with _closed_on_failure(writer, self._path):
+        with _close_on_failure(writer, self._path):
             writer.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             if writer.execute("PRAGMA page_count").fetchone() == (0,):
                 # A file that is there would be written to: a new one's free pages can be cut off
@@ -407,14 +407,14 @@ class SqliteStore:
 
     def _connect_first_reader(self) -> sqlite3.Connection:
         reader = self._connect("ro")
-        with _closed_on_failure(reader, self._path):
+        with _close_on_failure(reader, self._path):
             check_schema(reader, self._path)
         self._open.add(reader)
         return reader
 
 
 @contextmanager
-def _driver_errors_translated() -> Iterator[None]:
+def _translate_driver_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.IntegrityError as error:
@@ -437,7 +437,7 @@ def _of_the_store(error: sqlite3.Error) -> Exception:
 
 
 @contextmanager
-def _closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+def _close_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""The tables inside one transaction, with what is written held back until its end.
+"""Holds back until the end of a transaction what is written in it, and reads as if it were written.
 
 A row is read from the store once; what is written goes to memory and reaches the store in bulk, a
 few statements for a whole batch of operations (decision kernel/0099). One promise of the port
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
+from itertools import chain
 from typing import Any, Final
 
 from sqlalchemy import Table
@@ -31,7 +32,6 @@ from kernel.ledger.store.tables import (
     no_more,
     rows_of,
 )
-from kernel.values.errors import LedgerCorrupt
 
 Key = tuple[str | int, ...]
 
@@ -56,31 +56,42 @@ class TableChanges:
 
 
 def write(changes: Iterable[TableChanges], tables: Tables) -> None:
-    """Write what a transaction came to.
+    """Write what a transaction came to; the store may judge it no sooner than at COMMIT.
 
     Rows that give up a unique value are removed before others take it. Rows that move to another
     table leave their own once they are there. What a row refers to is written before it.
 
     Raises:
-        LedgerCorrupt: when a row that was new by construction is there already; nothing of the
+        DuplicateKey: when a row that was new by construction is there already; nothing of the
             transaction may be kept.
     """
     parts: tuple[list[TableChanges], list[TableChanges]] = ([], [])
     for change in changes:
         parts[bool(change.deleted) and "moves_to" in change.table.info].append(change)
-    try:
-        # Of what is written together, many rows to be added come after all else.
-        for part in filter(None, parts):
-            with tables.together():
-                for of_table in part:
-                    for key in of_table.deleted:
-                        tables.delete(of_table.table, *key)
-                    if of_table.replaced:
-                        tables.put_many(of_table.table, of_table.replaced)
-                    if of_table.added:
-                        tables.insert_many(of_table.table, of_table.added)
-    except DuplicateKey as error:
-        raise LedgerCorrupt(f"what was to be new is there already: {error}") from error
+    with tables.together():
+        for of_table in chain(*parts):
+            for key in of_table.deleted:
+                tables.delete(of_table.table, *key)
+            if of_table.replaced:
+                tables.put_many(of_table.table, of_table.replaced)
+            if of_table.added:
+                tables.insert_many(of_table.table, of_table.added)
+
+
+def query_ahead(
+    table: Table,
+    column: str,
+    values: Iterable[str | int],
+    where: Mapping[str, Any] | None = None,
+    *,
+    most: int | None = None,
+) -> TableQuery:
+    """Return the query that reads what will be asked for value by value; see `read_ahead`."""
+    askable = list(dict.fromkeys(values))
+    if not _is_askable("".join(map(str, askable))):
+        askable = [value for value in askable if _is_askable(str(value))]
+    limit = None if most is None else most + 1
+    return TableQuery(table, where or {}, (column, askable), limit=limit)
 
 
 @cache
@@ -200,6 +211,7 @@ class BufferedTables(SingleRows):
 
     def __init__(self, store: Tables) -> None:
         self._store = store
+        self._prefetch = getattr(store, "prefetch", None)
         self._buffers = _TableBuffers()
         self.undo: list[_Undo] = []
         """What takes each change back, in the order of the changes."""
@@ -222,7 +234,7 @@ class BufferedTables(SingleRows):
             row = buffer.rows[key] = self._store.get(table, *key)
         return row
 
-    def known_rows(self, table: Table) -> Mapping[Key, Row | None]:
+    def buffered_rows(self, table: Table) -> Mapping[Key, Row | None]:
         """Return the rows of a table that were read or written, as they stand; it follows them."""
         return self._buffers[table].rows
 
@@ -313,29 +325,43 @@ class BufferedTables(SingleRows):
         columns of `where` and, after them, `column`. Where there are more rows than `most`,
         none are kept and none returned.
         """
-        buffer = self._buffers[table]
-        askable = list(dict.fromkeys(values))
-        if not _is_askable("".join(map(str, askable))):
-            askable = [value for value in askable if _is_askable(str(value))]
-        if not askable:
-            return []
-        equal = where or {}
-        limit = None if most is None else most + 1
-        rows = self._store.scan(TableQuery(table, equal, (column, askable), limit=limit))
-        if most is not None and len(rows) > most:
-            return []
-        if key_names(table) == (column,):
-            by_key = {row[column]: row for row in rows}
-            for value in askable:
-                buffer.rows.setdefault((value,), by_key.get(value))
-            return rows
-        known, same = buffer.ahead.setdefault((*equal, column), {}), tuple(equal.values())
-        for value in askable:
-            known[(*same, value)] = []
-        for row in rows:
-            known[(*same, row[column])].append(row)
-            buffer.rows.setdefault(buffer.key(row), row)
+        [rows] = self.read_all_ahead([query_ahead(table, column, values, where, most=most)])
         return rows
+
+    def read_all_ahead(
+        self, queries: Sequence[TableQuery], further: Sequence[TableQuery] = ()
+    ) -> list[list[Row]]:
+        """Read several queries of `query_ahead` in one round trip, where the store is elsewhere.
+
+        Such a store is asked the `further` queries as well, and answers them when they are asked.
+        """
+        if self._prefetch is not None:
+            self._prefetch(
+                [*(query for query in queries if query.any_of and query.any_of[1]), *further]
+            )
+        answers: list[list[Row]] = []
+        for query in queries:
+            table, equal, any_of = query.table, query.where, query.any_of
+            assert any_of is not None  # noqa: S101 - for the types
+            column, values = any_of
+            rows = self._store.scan(query) if values else []
+            answers.append(rows)
+            if query.limit is not None and len(rows) == query.limit:
+                answers[-1] = []
+                continue
+            buffer = self._buffers[table]
+            if key_names(table) == (column,):
+                by_key = {row[column]: row for row in rows}
+                for value in values:
+                    buffer.rows.setdefault((value,), by_key.get(value))
+                continue
+            known, same = buffer.ahead.setdefault((*equal, column), {}), tuple(equal.values())
+            for value in values:
+                known[(*same, value)] = []
+            for row in rows:
+                known[(*same, row[column])].append(row)
+                buffer.rows.setdefault(buffer.key(row), row)
+        return answers
 
     def schema_faults(self) -> list[StorageFault]:
         """Return what the store says of its tables."""
@@ -424,11 +450,11 @@ class BufferedTables(SingleRows):
         """Undo what is written inside when an exception leaves the block, and call `undone`."""
         return _Savepoint(self, undone)
 
-    def written_tables(self) -> list[Table]:
+    def pending_tables(self) -> list[Table]:
         """Return the tables of which rows are held back."""
         return [table for table, buffer in self._buffers.items() if buffer.pending]
 
-    def written_rows(self, table: Table) -> list[Row]:
+    def pending_rows(self, table: Table) -> list[Row]:
         """Return the rows of a table that are held back, without those to be deleted."""
         buffer = self._buffers[table]
         rows = (buffer.rows[key] for key in buffer.pending)
@@ -442,7 +468,7 @@ class BufferedTables(SingleRows):
     def changes(self) -> list[TableChanges]:
         """Return everything that was held back, table by table, for `write`."""
         changes = []
-        for table in sorted(self.written_tables(), key=_place):
+        for table in sorted(self.pending_tables(), key=_place):
             buffer = self._buffers[table]
             of_table = TableChanges(table)
             # In the order of their keys, so that neighbours are written into one page.

@@ -1,4 +1,4 @@
-"""The ledger's tables in memory: for tests, and for folding a log without a database.
+"""Keeps the ledger's tables in memory: for tests, and for folding a log without a database.
 
 A view holds the writer off while it is open, so it is a snapshot; nothing is durable.
 """

@@ -1,4 +1,4 @@
-"""A place for what is computed again: in memory while it is small, from some size on in a file.
+"""Keeps what is computed again: in memory while it is small, from some size on in a file.
 
 Who folds a log needs a ledger's tables for as long as that takes, and nobody's promise that they
 last. Up to a bound they are in memory, which is what a small ledger is verified in. Beyond it all

@@ -1,4 +1,4 @@
-"""Reading rows by SQL, the same for both databases: an adapter says how a text is run.
+"""Reads rows by SQL, the same for both databases: an adapter says how a text is run.
 
 Texts that are asked for often are kept, one for each shape of a question.
 """
@@ -50,7 +50,12 @@ class SqlTables(ABC):
 
     def scan(self, query: TableQuery) -> list[Any]:
         """Return the rows of a query, or tuples of values where it names columns."""
-        rows = self._run_query(query)
+        rows: list[Any] = []
+        for sql, values in self._statements(query):
+            room = () if query.limit is None else (query.limit - len(rows),)
+            rows += self._rows(sql, (*values, *room))
+            if query.limit is not None and len(rows) >= query.limit:
+                break
         if query.columns or not rows:
             return rows
         names = column_names(query.table)
@@ -59,10 +64,15 @@ class SqlTables(ABC):
     def count(self, query: TableQuery) -> int:
         """Return how many rows a query has."""
         if query.any_of is not None:
-            return len(self._run_query(query))
-        return sum(count for (count,) in self._run_query(query, is_count=True))
+            return len(self.scan(query))
+        [(sql, values)] = self._statements(query, is_count=True)
+        room = () if query.limit is None else (query.limit,)
+        return sum(count for (count,) in self._rows(sql, (*values, *room)))
 
-    def _run_query(self, query: TableQuery, *, is_count: bool = False) -> list[tuple[Any, ...]]:
+    def _statements(
+        self, query: TableQuery, *, is_count: bool = False
+    ) -> list[tuple[str, tuple[Any, ...]]]:
+        """Return the texts that answer a query, each with its values but for the limit."""
         table, where, any_of, columns, order_by, after, descending, limit, grouped = query
         nulls: Columns = ()
         values = [*where.values()]
@@ -73,18 +83,15 @@ class SqlTables(ABC):
             values.append(after)
         options = (order_by, after is None, descending, limit is None, grouped, is_count)
         column, parts = ("", ((),)) if any_of is None else (any_of[0], parts_of(any_of[1]))
-        rows: list[tuple[Any, ...]] = []
+        texts = []
         for part in parts:
             shape = (table.name, tuple(where), nulls, columns, options, column, len(part))
             sql = self._texts.get(shape)
             if sql is None:
                 text = statements.query_sql(query, nulls, len(part), is_count=is_count)
                 sql = self._build(shape, text)
-            room = () if limit is None else (limit - len(rows),)
-            rows += self._rows(sql, (*values, *part, *room))
-            if limit is not None and len(rows) >= limit:
-                break
-        return rows
+            texts.append((sql, (*values, *part)))
+        return texts
 
     def together(self) -> AbstractContextManager[None]:
         """Send what is written inside one by one."""

@@ -1,4 +1,4 @@
-"""The SQL of the storage port, as text that both databases read.
+"""Writes the SQL of the storage port, as text that both databases read.
 
 Values are marked ``?``, those of a whole row in the order of its columns; an adapter whose driver
 marks them otherwise translates. Table and column names come from the schema alone and are never
@@ -106,11 +106,17 @@ def in_groups(table: Table, rows: Iterable[Mapping[str, Any]]) -> tuple[Values, 
 @cache
 def upsert_sql(table: Table) -> str:
     """Return the text that adds a row or replaces the one with its key."""
+    return insert_sql(table, replacing(table))
+
+
+@cache
+def replacing(table: Table) -> str:
+    """Return the end of a text that adds rows, by which they replace those with their keys."""
     key = key_names(table)
     # A table of nothing but its key has a column all the same that can be replaced by itself.
     assigned_columns = [name for name in column_names(table) if name not in key] or key[:1]
     assigned = ", ".join(f"{name} = excluded.{name}" for name in assigned_columns)
-    return insert_sql(table, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {assigned}")
+    return f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {assigned}"
 
 
 @cache

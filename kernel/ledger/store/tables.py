@@ -1,4 +1,4 @@
-"""The port of a ledger's storage: rows of the schema's tables inside one transaction.
+"""Declares the port of a ledger's storage: rows of the schema's tables inside one transaction.
 
 An adapter stores rows and keeps the promises of keys; it knows nothing of operations or chains. A
 row is a mapping of column name to ``str``, ``int``, ``bytes`` or ``None``. A text that holds U+0000
@@ -74,10 +74,13 @@ class TableQuery(NamedTuple):
 
 
 def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
-    """Tell whether a value comes after another in an order; every value comes after None."""
+    """Tell whether a value comes after another in an order; every value comes after None.
+
+    None comes after no value, in either direction: SQL compares it with nothing.
+    """
     if after is None:
         return True
-    return bool(value < after if descending else value > after)
+    return value is not None and bool(value < after if descending else value > after)
 
 
 def has_values(row: Row, where: Mapping[str, Any]) -> bool:
@@ -116,6 +119,16 @@ def rows_in_pages(tables: "TablesView", query: TableQuery) -> Iterator[Row]:
         if page_rows is None or len(rows) < page_rows:
             return
         query = query._replace(after=rows[-1][column])
+
+
+def distinct_values(tables: "TablesView", query: TableQuery) -> Iterator[Any]:
+    """Yield the values of the one column of a query, in their order, by a look for each."""
+    [column] = query.columns
+    query = query._replace(order_by=column, limit=1)
+    while rows := tables.scan(query):
+        [(value,)] = rows
+        yield value
+        query = query._replace(after=value)
 
 
 def no_more() -> None:

@@ -1,4 +1,4 @@
-"""A SourceArtifact as bindings see it: the event that brought it, its phase, its fields (§13.3).
+"""Defines a SourceArtifact as bindings see it: its event, its phase, its fields (§13.3).
 
 All of it is read from the artifact's node and from nothing else. The event is named by what it
 brought, so the same version of an artifact is the same event whoever writes it, however often, and

@@ -1,4 +1,4 @@
-"""Stage 2: whether a binding selects an artifact, and which selector decided it (§13.4).
+"""Decides whether a binding selects an artifact, and by which selector: stage 2 (§13.4).
 
 All selectors are judged, those of intake included, against the fields that the artifact has by
 then. The verdict is a function of the two alone, so it is the same whenever it is asked for again.

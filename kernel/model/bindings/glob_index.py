@@ -1,4 +1,4 @@
-"""Many globs at once: which of them a path matches, at the cost of those that its beginning fits.
+"""Matches a path against many globs at once, at the cost of those that its beginning fits.
 
 The globs are one trie, so that what they have in common is walked once. Its edges are a literal
 segment, `**`, or, between an opening and a closing edge, the characters and wildcards of a segment

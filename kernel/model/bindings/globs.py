@@ -1,4 +1,4 @@
-r"""The glob of a `source_path` selector: its grammar, and whether a path matches it (§13.8).
+r"""Matches a path against the glob of a `source_path` selector, and defines its grammar (§13.8).
 
     glob    = segment *( "/" segment )
     segment = "**" / *item

@@ -1,4 +1,4 @@
-"""The lifecycle of a binding with one artifact: eight states and how they follow another (§13.2).
+"""Defines the lifecycle of a binding with one artifact: eight states and their order (§13.2).
 
 A pair is a generation of a binding and an artifact. Its own steps lead from its intake to what its
 evaluation came to. `disabled` and `superseded` are nobody's step: they follow from the binding, and

@@ -1,4 +1,4 @@
-"""Structural selectors: the ten kinds, when each can be judged, and whether a list of them matches.
+"""Defines the ten structural selectors: when each can be judged, and whether a list matches.
 
 `INV-K-SELECTOR-1` (§13.8): a selector is a kind of the table and a value, and nothing else. A
 `selector_list` has what it includes and what it excludes. It matches an artifact where, for every

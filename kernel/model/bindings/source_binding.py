@@ -1,4 +1,4 @@
-"""A source binding: what it selects, what it makes of that, and what it may draw (§13.1, §15.3).
+"""Defines a source binding: what it selects, makes of it, and may draw (§13.1, §15.3).
 
 What a binding means is the snapshot of its generation in force, and stands nowhere else. The node
 of the binding says that it is there, that it is enabled, and what people call it; nothing about

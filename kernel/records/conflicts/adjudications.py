@@ -1,4 +1,4 @@
-"""The review queues: what a person has to settle, as receipts, and which operation settled it.
+"""Keeps what a person has to settle, as receipts, and which operation settled it.
 
 An item is a durable receipt: of a conflict, with the whole envelope in it, of a lite envelope that
 migration cannot map (§2.8), which is on the log, or of an outcome of a binding (§13.5). It is open

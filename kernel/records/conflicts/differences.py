@@ -1,4 +1,4 @@
-"""In what two writes differ, and of which class each difference is (§15.5, §19.2).
+"""Tells in what two writes differ, and of which class each difference is (§15.5, §19.2).
 
 Only fields that both wrote are compared, and lists of references are compared as sets. Where both
 write a whole entity, a relationship that one has and the other lacks is a difference too: one of

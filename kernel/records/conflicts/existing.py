@@ -17,7 +17,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.keys import key_names
 from kernel.ledger.store.tables import TableQuery
 from kernel.records.comparison import Comparison
-from kernel.records.conflicts.writes import Write, written_into
+from kernel.records.conflicts.writes import Write, write_of_record
 
 WRITERS_MAX = 64
 """Writers of one record that are walked; behind them, every field counts as written."""
@@ -149,7 +149,7 @@ def _add_writer(
     if content is None:
         state.note(operation_id, state.payload)
         return True
-    write = written_into(orjson.loads(content), state.table, state.record_key)
+    write = write_of_record(orjson.loads(content), state.table, state.record_key)
     if write is not None:
         state.whole |= write.is_whole
         state.note(operation_id, write.fields)

@@ -1,4 +1,4 @@
-"""The kernel's own operations after a conflict: a merge, or edges that say "contradicts".
+"""Makes the kernel's own operations after a conflict: a merge, or edges that say "contradicts".
 
 Each is an ordinary envelope with a log row of its own. Its id is derived from the submitted
 operation's, so the same conflict cannot be recorded twice. An edge names operations and fields,
@@ -40,7 +40,7 @@ def merge_envelope(
     effects = []
     for of_record in _by_record(conflicts):
         conflict = of_record[0]
-        fields = _merged_fields(envelope, of_record)
+        fields = _merge_fields(envelope, of_record)
         if is_node(conflict):
             effects.append(_effect("node_write", conflict.existing.record_key, fields, conflict))
         else:
@@ -108,7 +108,7 @@ def _by_record(conflicts: list[Conflict]) -> list[list[Conflict]]:
     return [list(group) for _, group in pairs]
 
 
-def _merged_fields(envelope: Envelope, conflicts: list[Conflict]) -> Document:
+def _merge_fields(envelope: Envelope, conflicts: list[Conflict]) -> Document:
     write, existing = conflicts[0].write, conflicts[0].existing
     differing = {conflict.field for conflict in conflicts}
     left_out = {*differing, *_NOT_MERGED, "source_node_id", "target_node_id", "edge_type"}

@@ -1,4 +1,4 @@
-"""The policy of a conflict: five classes, six strategies, and what a generation may state (§15.5).
+"""Defines the policy of a conflict: classes, strategies, what a generation may state (§15.5).
 
 A policy generation may state a policy for a class, for one kind of node or for all, with another
 strategy for single fields. The policy of the kind goes before the policy of all kinds, and what

@@ -94,7 +94,7 @@ def _conflicts(
     written, before = write.fields, existing.fields
     same = write.comparison.same_thing
     if is_other_record and same is not None:
-        written, before = same.compared(written), same.compared(before)
+        written, before = same.comparable_fields(written), same.comparable_fields(before)
     conflicts = []
     for difference in differences(
         before, written, existing.payload, whole=existing.whole and creates
@@ -113,7 +113,7 @@ def _conflicts(
 
 def _outcome(strategy: Strategy, write: Write, existing: ExistingState) -> Outcome:
     if strategy == "highest_authority_wins":
-        lower = stated_authority(write.fields) < stated_authority(existing.payload)
+        lower = authority_of_fields(write.fields) < authority_of_fields(existing.payload)
         return "lower_authority" if lower else "accept"
     outcome = _OUTCOMES[strategy]
     if outcome in _IN_THE_GRAPH and existing.table not in (schema.nodes, schema.edges):
@@ -134,7 +134,7 @@ _IN_THE_GRAPH: tuple[Outcome, ...] = ("merge", "contradiction")
 """Outcomes that only nodes and edges can have: other records have one value of each field."""
 
 
-def stated_authority(fields: Document) -> float:
+def authority_of_fields(fields: Document) -> float:
     """Return the stated authority, 0 where none is stated."""
     for name in AUTHORITY_FIELDS:
         value = fields.get(name)

@@ -54,7 +54,7 @@ def writes_of(envelope: Envelope) -> list[Write]:
     )
 
 
-def writes_stated(effects: Iterable[Document]) -> list[Write]:
+def writes_of_effects(effects: Iterable[Document]) -> list[Write]:
     """Return the same of the effects of a stored envelope."""
     return _merge_writes(
         (effect["effect_kind"], effect.get("target_ref"), effect.get("payload", {}))
@@ -63,9 +63,9 @@ def writes_stated(effects: Iterable[Document]) -> list[Write]:
     )
 
 
-def written_into(document: Document, table: Table, record_key: str) -> Write | None:
+def write_of_record(document: Document, table: Table, record_key: str) -> Write | None:
     """Return what a stored envelope wrote into one record, None where it stated nothing of it."""
-    writes = writes_stated(document["primitive_effects"])
+    writes = writes_of_effects(document["primitive_effects"])
     place = (table, record_key)
     return next((write for write in writes if (write.table, write.record_key) == place), None)
 
@@ -118,9 +118,9 @@ def _store_of(kind: str) -> tuple[Table | None, Comparison | None]:
     return _STORE_OF_KIND.get(kind, (None, None))
 
 
-def _compared_store(name: str) -> tuple[Table | None, Comparison | None]:
+def _store_comparison(name: str) -> tuple[Table | None, Comparison | None]:
     table = schema.STORES.get(name)
     return table, None if table is None else COMPARED.get(table)
 
 
-_STORE_OF_KIND = {name: _compared_store(kind.store) for name, kind in EFFECT_KINDS.items()}
+_STORE_OF_KIND = {name: _store_comparison(kind.store) for name, kind in EFFECT_KINDS.items()}

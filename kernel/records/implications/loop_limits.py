@@ -1,4 +1,4 @@
-"""The counter over operation kind and target that ends a loop of implications (INV-A-BRIDGE-1).
+"""Counts operations by kind and target, which ends a loop of implications (INV-A-BRIDGE-1).
 
 What a detector emits follows from operations of the log, some of which a detector has emitted
 before. Such operations are a chain, and each of its links belongs to a later epoch than the link

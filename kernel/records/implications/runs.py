@@ -64,7 +64,7 @@ def newest_epoch(view: LedgerView) -> int:
     return max((run.implication_epoch for run in runs_of(view)), default=0)
 
 
-def misplaced(view: LedgerView, implied: Implied) -> Problem | None:
+def placement_problem(view: LedgerView, implied: Implied) -> Problem | None:
     """Return why an operation is of no run that stands, or implied by what belongs to its epoch."""
     run = run_of(view, implied.detector)
     epoch = implied.implication_epoch
@@ -139,7 +139,7 @@ def record_implied(operation: AppliedOperation) -> None:
     implied = operation.envelope.implication
     if implied is None:
         return
-    problem = misplaced(operation.transaction, implied)
+    problem = placement_problem(operation.transaction, implied)
     if problem is not None:
         code, field, message = problem
         raise EffectInapplicable(message, code=code, field=field)

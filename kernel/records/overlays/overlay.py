@@ -1,4 +1,4 @@
-"""An access overlay: what it lies over, and which writes it permits (§12.2, §12.6).
+"""Defines an access overlay: what it lies over, and which writes it permits (§12.2, §12.6).
 
 An overlay is a node of the kind AccessOverlay whose payload is the overlay, or a field
 `access_overlay` of any other node (§12.4). It has its node's id.

@@ -1,4 +1,4 @@
-"""The restriction that the overlays over one thing give (INV-B2-OVERLAY-RESOLUTION-1, K9).
+"""Resolves the restriction that the overlays over one thing give (INV-B2-OVERLAY-RESOLUTION-1, K9).
 
 1. Only the overlays of the most specific granularity that is there count.
 2. Among them each must permit: a limit is never lifted by its neighbour.

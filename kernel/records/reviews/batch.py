@@ -1,4 +1,4 @@
-"""A batch of memberships that a person reviewed (INV-K-BATCH-1, INV-K-BATCH-PARTIAL-1, §14.4).
+"""Defines a batch of reviewed memberships (INV-K-BATCH-1, INV-K-BATCH-PARTIAL-1, §14.4).
 
 1. Each item is an operation of its own, by the table of dispositions: it stands, fails and is
    undone alone. A review is of candidates; what it says of one is on the membership's record.
@@ -34,6 +34,7 @@ from kernel.records.reviews.errors import ReviewRefused
 from kernel.values.canonical import canonicalize
 
 RECORD_RECEIPT = "batch_review_operation"
+SAID_CHARS_MAX = 1024
 
 NAMES_BYTES_MAX = 640 << 10
 """Bytes of the names of a batch in canonical form, an item's counted twice: what its record takes
@@ -44,6 +45,9 @@ BatchId = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
 
 MembershipId = Annotated[str, StringConstraints(pattern=r"^[^|\x00]{1,400}\|[^\x00]{1,400}$")]
 """The corpus, a bar, and the node."""
+
+
+Said = Annotated[str, StringConstraints(min_length=1, max_length=SAID_CHARS_MAX)] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,10 @@ class BatchReview(BaseModel):
     item_operations: Annotated[
         tuple[ReviewItem, ...], Field(min_length=1, max_length=BATCH_ITEMS_MAX, fail_fast=True)
     ]
+    reviewed_by: Said = None
+    grounds: Said = None
+    """Who reviews the batch, and on what grounds, where that is said."""
+
     schema_version: SchemaVersion = 1
 
     @property
@@ -121,7 +129,7 @@ def operation_id_of(batch_review_id: str) -> str:
     return f"{BATCH_REVIEW}:{batch_review_id}"
 
 
-def written_membership(item: ReviewItem) -> tuple[str, str, Document]:
+def membership_write(item: ReviewItem) -> tuple[str, str, Document]:
     """Return the corpus and the node whose membership an item's operation writes, and the rest."""
     disposing = DISPOSITIONS[item.disposition]
     own, target = item.item_membership_id, item.target_disposition_ref
@@ -246,6 +254,8 @@ def record_of(batch: BatchReview, outcomes: Sequence[ItemOutcome]) -> BatchRevie
         success_count=len(judged) - len(failures),
         failure_count=len(failures),
         failure_summary=failures or None,
+        reviewed_by=batch.reviewed_by,
+        grounds=batch.grounds,
     )
 
 

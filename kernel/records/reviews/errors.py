@@ -1,4 +1,4 @@
-"""The error of a review that cannot be taken."""
+"""Defines the error of a review that cannot be taken."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -13,6 +13,7 @@ Code = Literal[
     "batch_review_not_recorded",
     "batch_review_too_large",
     "batch_review_unknown",
+    "review_decided_meanwhile",
 ]
 
 

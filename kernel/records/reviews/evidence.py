@@ -176,7 +176,7 @@ def sources_of_record(view: LedgerView, record: Document) -> list[str]:
     return [] if envelope is None else list(dict.fromkeys(envelope["source_refs"]))
 
 
-def evidence_written(
+def evidence_after(
     view: LedgerView, after: int, limit: int
 ) -> tuple[list[tuple[EvidenceKind, str]], int]:
     """Return evidence that was written after a place in the log, and the place that was reached.
@@ -283,7 +283,7 @@ def _rivals(
     What was drawn from an artifact names a writer of the artifact among its causes.
     """
     store = STORES[kind]
-    for key in _written_after(view, store, artifact_ref):
+    for key in _evidence_drawn_from(view, store, artifact_ref):
         if key == TOO_MUCH:
             yield TOO_MUCH
             continue
@@ -300,7 +300,9 @@ def _rivals(
             yield key
 
 
-def _written_after(view: LedgerView, store: EvidenceStore, artifact_ref: str) -> Iterator[str]:
+def _evidence_drawn_from(
+    view: LedgerView, store: EvidenceStore, artifact_ref: str
+) -> Iterator[str]:
     query = TableQuery(
         schema.applied_effects,
         {"store": schema.nodes.name, "record_key": artifact_ref},

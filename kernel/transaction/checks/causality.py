@@ -33,7 +33,7 @@ from kernel.ledger.schema import STATE_TABLES
 from kernel.model.envelope import AffectedSubgraphDescriptor, Envelope, Implied
 from kernel.records.implications.halts import EXCEEDED, HALTED, halt_of_loop, is_halted
 from kernel.records.implications.loop_limits import CYCLE_EPOCHS_MAX, Loop, loops_of
-from kernel.records.implications.runs import misplaced, unread
+from kernel.records.implications.runs import placement_problem, unread
 from kernel.transaction.checks.check import Refusal, Submission, Verdict
 
 MAX_CASCADE_DEPTH_BY_KIND: Mapping[str, float] = MappingProxyType(
@@ -218,7 +218,7 @@ def check_implication(submission: Submission) -> Verdict:
         message = "the orchestrator alone says that an operation was implied"
         return Refusal("envelope_actor_unauthorized", "implication", message)
     view = submission.transaction
-    problem = misplaced(view, implied) or unread(view, implied)
+    problem = placement_problem(view, implied) or unread(view, implied)
     if problem is not None:
         code, field, message = problem
         return Refusal(code, field, message)

@@ -1,4 +1,4 @@
-"""The input of a check and its verdict."""
+"""Defines the input of a check and its verdict."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Submitter = Literal["orchestrator", "caller"]
 _SAID_CHARS = 80
 
 
-def said(stated: object) -> str:
+def printable_excerpt(stated: object) -> str:
     """Return what an envelope states as a message may show it: short, and in ASCII."""
     return ascii(stated)[:_SAID_CHARS]
 

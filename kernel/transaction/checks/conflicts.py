@@ -52,7 +52,9 @@ def check_conflicts(submission: Submission) -> Verdict:
     envelope, transaction = submission.envelope, submission.transaction
     seen_operation_ids = set(envelope.causal_parent_operation_ids)
     for index, receipt_id in enumerate(envelope.adjudicates_receipt_ids):
-        existing_ids = _named_by_item(submission, receipt_id, f"adjudicates_receipt_ids.{index}")
+        existing_ids = _item_operation_ids(
+            submission, receipt_id, f"adjudicates_receipt_ids.{index}"
+        )
         if isinstance(existing_ids, Refusal):
             return existing_ids
         seen_operation_ids |= existing_ids
@@ -80,7 +82,7 @@ def check_conflicts(submission: Submission) -> Verdict:
     return _refusal(outcome, concerned, details)
 
 
-def _named_by_item(submission: Submission, receipt_id: str, field: str) -> set[str] | Refusal:
+def _item_operation_ids(submission: Submission, receipt_id: str, field: str) -> set[str] | Refusal:
     document = item(submission.transaction, receipt_id)
     if document is None:
         message = f"the review queue has no item {receipt_id}"

@@ -60,7 +60,7 @@ from kernel.records.capacity import (
     estimate,
     governance_of,
 )
-from kernel.transaction.checks.check import Passage, Refusal, Submission, Verdict, said
+from kernel.transaction.checks.check import Passage, Refusal, Submission, Verdict, printable_excerpt
 from kernel.transaction.operation_counts import operations_of_day, operations_of_run, run_of
 from kernel.values.host import iso_time
 
@@ -76,7 +76,7 @@ def check_policy(submission: Submission) -> Verdict:
     return Refusal(
         "envelope_policy_generation_stale",
         "policy_generation_id",
-        f"in force is {current}, given was {said(stated)}",
+        f"in force is {current}, given was {printable_excerpt(stated)}",
     )
 
 

@@ -1,4 +1,4 @@
-"""The order of the checks; the first that refuses names itself on the receipt (K4).
+"""Runs the checks in their order; the first that refuses names itself on the receipt (K4).
 
 V1 has read the envelope before a submission exists, so what stands here for it are its last
 questions: whether the actor may write, and whether what models answered is there.

@@ -46,9 +46,9 @@ from kernel.records.overlays.resolution import SHARE_LINK_SESSION
 from kernel.transaction.checks.check import Refusal, Submission, Verdict
 from kernel.transaction.outbound import (
     RESTRICTED,
-    held_back,
     is_outbound_authorized,
-    touched_restricted,
+    outbound_hold,
+    restricted_source,
 )
 
 _OF_A_CORPUS = frozenset({"membership_write", "membership_state_transition"})
@@ -119,7 +119,7 @@ def _check_writes(submission: Submission) -> Refusal | None:
 
 
 def _check_outbound(submission: Submission) -> Refusal | None:
-    held = held_back(submission.transaction, submission.envelope)
+    held = outbound_hold(submission.transaction, submission.envelope)
     if held is None:
         return None
     if held.reason == "restricted":
@@ -276,7 +276,7 @@ def check_model_calls(submission: Submission) -> Verdict:
     # An output that names a more restricted class than the envelope is believed.
     touched = {name for output in outputs for name in output.source_visibility_taint}
     touched.update(output.resolved_output_visibility_class or "" for output in outputs)
-    if not touched & RESTRICTED and touched_restricted(submission.transaction, envelope) is None:
+    if not touched & RESTRICTED and restricted_source(submission.transaction, envelope) is None:
         return None
     for index, output in enumerate(outputs):
         field = f"recorded_model_outputs.{index}"

@@ -67,7 +67,7 @@ from kernel.model.envelope import (
 )
 from kernel.model.node_kinds import RUNTIME_KINDS, RUNTIME_PREFIXES, derived_name_in
 from kernel.model.problems import first_problem
-from kernel.transaction.checks.check import Refusal, Submission, Verdict, said
+from kernel.transaction.checks.check import Refusal, Submission, Verdict, printable_excerpt
 from kernel.values.canonical import CanonicalizationError, canonicalize_readable
 from kernel.values.host import parse_time_us
 from kernel.values.json_text import depth_exceeds
@@ -243,7 +243,7 @@ def check_actor(submission: Submission) -> Verdict:
     """
     envelope, submitter = submission.envelope, submission.submitter
     if envelope.actor not in _ALLOWED_ACTORS[submitter]:
-        message = f"a {submitter} may not act as {said(envelope.actor)}"
+        message = f"a {submitter} may not act as {printable_excerpt(envelope.actor)}"
         return Refusal("envelope_actor_unauthorized", "actor", message)
     if envelope.supersedes is None:
         if submitter == "orchestrator":

@@ -91,7 +91,6 @@ class EffectShape(NamedTuple):
     descriptor: str | None
     """Empty where it is blank, None where there is none."""
 
-    has_target: bool
     undoes: bool
     fields: frozenset[str]
     """Those of `TELLING_FIELDS` that the payload has."""
@@ -165,7 +164,7 @@ class Shape(NamedTuple):
     """Whether any overlay is in force."""
 
 
-def checks_left(submission: Submission) -> Checks:
+def remaining_checks(submission: Submission) -> Checks:
     """Return the checks that may refuse an envelope, or record something with it, in order."""
     try:
         key = _key_of(submission)
@@ -194,7 +193,6 @@ def _key_of(submission: Submission) -> tuple[Any, ...]:
             effect.compensating_operation_kind,
             effect.receipt_subkind,
             (outside := effect.external_effect_descriptor) and (outside.strip() and "stated"),
-            effect.target_ref is not None,
             effect.undoes is not None,
             fields := telling(payload := effect.payload),
             len(payload) > len(fields),
@@ -289,7 +287,7 @@ def _composes(shape: Shape) -> bool:
             continue
         known = arguments.values.keys() <= {"node_kind", "to_state", "edge_type"}
         beyond = arguments.only is not None and effect.has_others
-        if not known or beyond or arguments.broken_by(effect.payload(), kinds) is not None:
+        if not known or beyond or arguments.first_broken_field(effect.payload(), kinds) is not None:
             return False
     return True
 

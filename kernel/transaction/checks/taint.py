@@ -40,7 +40,7 @@ from kernel.records.sources import (
     classes_of,
     sources_of_envelope,
 )
-from kernel.transaction.checks.check import Refusal, Submission, Verdict, said
+from kernel.transaction.checks.check import Refusal, Submission, Verdict, printable_excerpt
 from kernel.values.spans import names_of
 from kernel.values.untrusted import CONTENT_FLAG, METADATA_FLAG
 from kernel.values.visibility import (
@@ -181,13 +181,13 @@ def _check_resolution(submission: Submission) -> Refusal | None:
         return Refusal(
             "envelope_taint_resolution_invalid",
             "resolved_output_visibility_class",
-            f"unknown visibility class {said(resolved)}",
+            f"unknown visibility class {printable_excerpt(resolved)}",
         )
     if unknown:
         return Refusal(
             "envelope_taint_resolution_invalid",
             "source_visibility_taint",
-            f"unknown visibility class {said(unknown[0])}",
+            f"unknown visibility class {printable_excerpt(unknown[0])}",
         )
     if not taint:
         return None
@@ -197,7 +197,7 @@ def _check_resolution(submission: Submission) -> Refusal | None:
     return Refusal(
         "envelope_taint_resolution_invalid",
         "resolved_output_visibility_class",
-        f"expected {expected}, got {said(resolved)}",
+        f"expected {expected}, got {printable_excerpt(resolved)}",
     )
 
 

@@ -51,7 +51,7 @@ from kernel.model.extraction_result import ExtractionCompleteness
 from kernel.model.problems import first_problem
 from kernel.model.receipt import MANIFEST_RECEIPT, SIMULATION_RECEIPTS
 from kernel.model.simulation import SIMULATE
-from kernel.transaction.checks.check import Refusal, Submission, Verdict, said
+from kernel.transaction.checks.check import Refusal, Submission, Verdict, printable_excerpt
 
 _COMPOSITION = "envelope_verb_composition_invalid"
 
@@ -77,10 +77,10 @@ def _judge_arguments(verb: SemanticVerb, envelope: Envelope) -> Refusal | None:
     kinds = {effect.effect_kind for effect in envelope.primitive_effects} if rules else set()
     for index, effect in enumerate(envelope.primitive_effects):
         arguments = None if effect.undoes else rules.get(effect.effect_kind)
-        broken = None if arguments is None else arguments.broken_by(effect.payload, kinds)
+        broken = None if arguments is None else arguments.first_broken_field(effect.payload, kinds)
         if broken is not None:
             stated = effect.payload.get(broken)
-            shown = "nothing" if stated is None else said(stated)
+            shown = "nothing" if stated is None else printable_excerpt(stated)
             return Refusal(
                 _COMPOSITION,
                 f"primitive_effects.{index}.payload.{broken}",
@@ -96,12 +96,16 @@ def judge_verb(
     verb = SEMANTIC_VERBS.get(semantic_intent)
     if verb is None:
         return Refusal(
-            "envelope_unknown_semantic_verb", "semantic_intent", f"no verb {said(semantic_intent)}"
+            "envelope_unknown_semantic_verb",
+            "semantic_intent",
+            f"no verb {printable_excerpt(semantic_intent)}",
         )
     spoken = OPERATION_KINDS.get(operation_kind)
     if spoken is None or spoken.verb != verb.name:
         return Refusal(
-            _COMPOSITION, "operation_kind", f"{said(operation_kind)} does not speak {verb.name}"
+            _COMPOSITION,
+            "operation_kind",
+            f"{printable_excerpt(operation_kind)} does not speak {verb.name}",
         )
     if len(shapes) > MAX_EFFECTS and verb.name != ROLLBACK:
         return Refusal(
@@ -112,7 +116,7 @@ def judge_verb(
         if refusal is not None:
             return refusal
     declared = frozenset(kind for kind, _, __ in shapes)
-    missing = [name for name in verb.requires if not verb.satisfied_by(name, declared)]
+    missing = [name for name in verb.requires if not verb.is_satisfied_by(name, declared)]
     alone = verb.name == ROLLBACK  # the companions of what is undone are undone with it
     companions = (EFFECT_KINDS[name].companion for name in sorted(declared) if not alone)
     missing += [
@@ -152,7 +156,7 @@ def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | Non
             f"an effect of {ROLLBACK} says what it undoes, and no other does",
         )
     if kind not in EFFECT_KINDS:
-        return Refusal(_COMPOSITION, f"{field}.effect_kind", f"no kind {said(kind)}")
+        return Refusal(_COMPOSITION, f"{field}.effect_kind", f"no kind {printable_excerpt(kind)}")
     if kind in verb.forbids:
         return Refusal(
             "envelope_verb_decomposition_forbidden_primitive",

@@ -1,14 +1,15 @@
-"""Asking for an extraction in the transaction of whatever is its cause (§13.5, §16.4, K19).
+"""Asks for an extraction in the transaction of whatever is its cause (§13.5, §16.4, K19).
 
 The same cause twice is one run, and one that was abandoned is found and not begun again, however
 often a sweep or a binding asks (INV-EXT-4). A person who wants it again requeues the dead letter
 that it left, or asks under a name of their own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.outbox import NO_TAGS
 from kernel.work.contents import EXTRACTION_QUEUE, EXTRACTION_REQUESTED
 from kernel.work.extraction_runs import replacement_of, run_of
 from kernel.work.requests import WorkRequest, enqueue, reentry_key, request_id_of
@@ -78,17 +79,24 @@ def request_reentry(
     after_attempt: int,
     delay_s: int,
     priority: str,
+    tags: Mapping[str, str] = NO_TAGS,
 ) -> str:
     """Ask for the next try of a run after one of its steps and return the request's id."""
     run_id = content["extraction_run_id"]
     key = reentry_key(run_id, after_attempt)
-    again = WorkRequest(EXTRACTION_QUEUE, key, {**content, "cause": cause}, priority, delay_s)
+    stated = {**content, "cause": cause}
+    again = WorkRequest(EXTRACTION_QUEUE, key, stated, priority, delay_s, tags=tags)
     [receipt] = enqueue(transaction, [again])
     return receipt.request_id
 
 
 def request_replacement(
-    transaction: LedgerTransaction, content: Document, cause: str, *, priority: str
+    transaction: LedgerTransaction,
+    content: Document,
+    cause: str,
+    *,
+    priority: str,
+    tags: Mapping[str, str] = NO_TAGS,
 ) -> str:
     """Ask for a run that begins anew in the place of one that ended, and return its name.
 
@@ -102,5 +110,5 @@ def request_replacement(
         "replaces_extraction_run_id": replaced,
         "cause": cause,
     }
-    enqueue(transaction, [WorkRequest(EXTRACTION_QUEUE, run_id, anew, priority)])
+    enqueue(transaction, [WorkRequest(EXTRACTION_QUEUE, run_id, anew, priority, tags=tags)])
     return run_id

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0037"
+revision = "0039"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -446,6 +446,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("document_ref IS NOT NULL"),
     )
     op.create_table(
+        "gateway_keys",
+        sa.Column("gateway", TEXT, nullable=False),
+        sa.Column("public_key", sa.LargeBinary(), nullable=False),
+        sa.Column("key_number", INTEGER, nullable=False),
+        sa.Column("sealed_key", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("gateway"),
+    )
+    op.create_table(
         "idempotency_records",
         sa.Column("ec_sequence_number", INTEGER, autoincrement=False, nullable=False),
         sa.Column("idempotency_key", TEXT, nullable=False),
@@ -587,10 +595,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id"),
     )
     op.create_table(
-        "mail_keys",
-        sa.Column("name", TEXT, nullable=False),
-        sa.Column("key", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("name"),
+        "ledger_ids",
+        sa.Column("ledger_id", TEXT, nullable=False),
+        sa.PrimaryKeyConstraint("ledger_id"),
     )
     op.create_table(
         "mailbox_offsets",
@@ -764,6 +771,46 @@ def upgrade() -> None:
         "recorded_model_outputs",
         ["output_payload_blob_ref"],
         unique=False,
+    )
+    op.create_table(
+        "request_attempts",
+        sa.Column("request_id", TEXT, nullable=False),
+        sa.Column("attempt_number", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("attempt_bytes", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("request_id", "attempt_number"),
+    )
+    op.create_table(
+        "request_failures",
+        sa.Column("request_id", TEXT, nullable=False),
+        sa.Column("queue", TEXT, nullable=False),
+        sa.Column("request_sequence", INTEGER, nullable=False),
+        sa.Column("deliveries", INTEGER, nullable=False),
+        sa.Column("failures", INTEGER, nullable=False),
+        sa.Column("snoozes", INTEGER, nullable=False),
+        sa.Column("worker_ends", INTEGER, nullable=False),
+        sa.Column("attempts", INTEGER, nullable=False),
+        sa.Column("first_started_at_us", INTEGER, nullable=False),
+        sa.Column("error_signature", TEXT, nullable=True),
+        sa.Column("last_claim", TEXT, nullable=False),
+        sa.Column("waits", INTEGER, nullable=False),
+        sa.Column("next_attempt_at_us", INTEGER, nullable=False),
+        sa.Column("policy_version", TEXT, nullable=False),
+        sa.CheckConstraint("waits IN (0, 1)"),
+        sa.PrimaryKeyConstraint("request_id"),
+    )
+    op.create_index(
+        "request_failures_by_policy",
+        "request_failures",
+        ["queue", "waits", "policy_version", "request_sequence"],
+        unique=False,
+    )
+    op.create_index(
+        "request_failures_by_signature",
+        "request_failures",
+        ["error_signature", "request_sequence"],
+        unique=False,
+        sqlite_where=sa.text("error_signature IS NOT NULL"),
+        postgresql_where=sa.text("error_signature IS NOT NULL"),
     )
     op.create_table(
         "rollbacks_under_way",
