@@ -15,6 +15,7 @@ class QueueError(Exception):
         queue_mark_differs: Redis was lost, or another relay serves the queue; nothing was added.
         queue_unavailable: Redis cannot be reached; try again later.
         queue_refused: Redis answers with an error, and goes on so until somebody mends it.
+        mail_key_missing: the gateways that live have not given this one the key of their mail yet.
         redis_of_another_ledger: the keys of this prefix are another ledger's.
     """
 

@@ -1,4 +1,4 @@
-"""The Redis-compatible server that runs when no other one is configured.
+"""Runs the Redis-compatible server that runs when no other one is configured.
 
 Rules: it listens on the loopback only; its password is random, made once per data folder, and
 stands in files that only the owner can read, never on a command line. Whoever knows it may read,

@@ -1,7 +1,11 @@
-"""Heartbeats: one record for each worker process, which disappears when its beats stop."""
+"""Keeps heartbeats: one record for each worker process.
+
+A worker whose beats stop without a good-bye is gone, and is remembered as such for a day, the
+hundred that went last. One that leaves is forgotten at once, and one that beats again lives.
+"""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from redis.asyncio import Redis
@@ -54,6 +58,16 @@ class WorkerBeat:
     """When the last beat arrived; filled in by `alive`, ignored by `beat`."""
 
 
+class WorkerBeats(NamedTuple):
+    """The workers of a fleet, as their last beats say."""
+
+    alive: list[WorkerBeat]
+    """Those whose last beat has not expired, by id."""
+
+    gone: list[WorkerBeat]
+    """Those whose beats ended without a good-bye, the last one first."""
+
+
 class Heartbeats:
     """The records of a fleet on Redis.
 
@@ -76,12 +90,23 @@ class Heartbeats:
 
     async def alive(self) -> list[WorkerBeat]:
         """Return the workers whose last beat has not expired, by id."""
-        rows = await self._scripts.run("alive", self._scripts.now())
+        return (await self.look()).alive
+
+    async def look(self) -> WorkerBeats:
+        """Return the workers that live, and those that are gone."""
+        alive, gone = await self._scripts.run("alive", self._scripts.now())
         foreign: list[Any] = []
-        beats = records("heartbeat", rows, read_beat, foreign)
+        fleet = WorkerBeats(
+            sorted(
+                records("heartbeat", alive, read_beat, foreign), key=lambda beat: beat.worker_id
+            ),
+            sorted(
+                records("heartbeat", gone, read_beat, foreign), key=lambda beat: -beat.seen_at_ms
+            ),
+        )
         for worker_id, *_ in foreign:
             await self._scripts.run("leave", worker_id)
-        return sorted(beats, key=lambda beat: beat.worker_id)
+        return fleet
 
 
 _COUNT: Final = whole(0)

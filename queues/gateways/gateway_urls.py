@@ -1,8 +1,8 @@
-"""The URLs at which gateways want to be asked, where they advertise one.
+"""Keeps the URLs at which gateways want to be asked, where they advertise one.
 
-Each gateway leaves its URL in Redis, sealed under the ledger's key for its own name, for a minute
-at a time, and reads those of the living. Redis can neither read nor make one up, so it cannot send
-a client anywhere (decision queues/0069).
+Each gateway leaves its URL in Redis, sealed under the key of the gateways' mail for its own name,
+for a minute at a time, and reads those of the living. Redis can neither read nor make one up, so it
+cannot send a client anywhere (decision queues/0069).
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -69,7 +69,7 @@ class GatewayUrls:
         """Advertise this gateway's URL for another minute, and read those of the living.
 
         Raises:
-            QueueError: `queue_unavailable`.
+            QueueError: `queue_unavailable`, `mail_key_missing`.
         """
         if self._url is not None:
             until_ms = self._now_ms() + KEPT_MS

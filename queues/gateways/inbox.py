@@ -1,4 +1,4 @@
-"""The inbox of a gateway: answers to its requests, and hints to look somewhere.
+"""Keeps the inbox of a gateway: answers to its requests, and hints to look somewhere.
 
 A hint names a mailbox, the leases, or the record, of whose work the gateway is the relay.
 
@@ -22,7 +22,7 @@ from queues.errors import QueueError
 from queues.gateways.message_seal import SEALED_BYTES_MAX
 from queues.queue.items import check_name
 from queues.redis.decoding import content, records
-from queues.redis.dropped import dropped
+from queues.redis.dropped import count_dropped
 from queues.redis.keys import INBOX, prefix_of
 from queues.redis.scripts import Scripts
 
@@ -80,12 +80,12 @@ class Inbox:
             blocked: Any = self._redis.blpop([self._key(self.gateway)], timeout=timeout_s)  # type: ignore[arg-type]  # a fraction of a second is allowed
             first = await self._scripts.ask(blocked, INBOX, blocks_s=timeout_s)
             if first is None:
-                return _heard([])
+                return _read_notes([])
             limits = (TAKEN_AT_ONCE, NOTE_BYTES_MAX, TAKEN_BYTES_MAX)
             notes = await self._scripts.run("inbox_take", *limits)
         except QueueError:
             return None
-        return _heard(records("note", [first[1], *notes], content(NOTE_BYTES_MAX)))
+        return _read_notes(records("note", [first[1], *notes], content(NOTE_BYTES_MAX)))
 
     async def tell(self, gateways: Collection[str], *notes: bytes) -> None:
         """Send notes to other gateways.
@@ -109,7 +109,7 @@ class Inbox:
         return f"{self._prefix(gateway)}inbox"
 
 
-def _heard(notes: Iterable[bytes]) -> InboxBatch:
+def _read_notes(notes: Iterable[bytes]) -> InboxBatch:
     replies, mail_for, changed, recorded = [], set(), False, False
     for note in notes:
         kind = note[:1]
@@ -122,5 +122,5 @@ def _heard(notes: Iterable[bytes]) -> InboxBatch:
         elif note == WORK_RECORDED:
             recorded = True
         else:
-            dropped("note")
+            count_dropped("note")
     return InboxBatch(replies, frozenset(mail_for), changed, recorded)

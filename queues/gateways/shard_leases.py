@@ -85,11 +85,11 @@ class ShardLeases:
             )
             gateways = frozenset(records("gateway", alive, _NAME))
         except QueueError as error:
-            self._lost_sight(error)
+            self._note_absence(error)
             return None
         if self._first or changed:
             self._first = False
-            await self._tell(gateways)
+            await self.tell(gateways)
         if not mine:
             _log.error("gateway_id_taken", gateway=self._gateway)
             gateways -= {self._gateway}
@@ -113,14 +113,19 @@ class ShardLeases:
                 "shard_claim", self._scripts.now(), self._gateway, self._incarnation, *shards
             )
         except QueueError as error:
-            self._lost_sight(error)
+            self._note_absence(error)
             return ()
-        await self._tell(records("gateway", living, _NAME))
+        await self.tell(records("gateway", living, _NAME))
         return {int(shard) for shard in leased}
 
     async def release(self, shards: Collection[int]) -> None:
         """Give up leases and tell the others."""
         await self._release(0, shards)
+
+    async def tell(self, living: Iterable[str]) -> None:
+        """Send the others word that they should look; whom it misses looks by itself soon."""
+        with suppress(QueueError):
+            await self._inbox.tell({*living} - {self._gateway}, LEASES_CHANGED)
 
     async def leave(self) -> None:
         """Give up every lease, leave the table, and tell the others."""
@@ -132,16 +137,11 @@ class ShardLeases:
                 "shard_release", self._gateway, self._incarnation, leaving, *shards
             )
         except QueueError as error:
-            self._lost_sight(error)
+            self._note_absence(error)
         else:
-            await self._tell(records("gateway", living, _NAME))
+            await self.tell(records("gateway", living, _NAME))
 
-    async def _tell(self, living: Iterable[str]) -> None:
-        """Send the others word that the table has changed; whom it misses looks by itself soon."""
-        with suppress(QueueError):
-            await self._inbox.tell({*living} - {self._gateway}, LEASES_CHANGED)
-
-    def _lost_sight(self, error: QueueError) -> None:
+    def _note_absence(self, error: QueueError) -> None:
         if self._reached:
             _log.warning("shard_leases_unreachable", code=error.code, error=error.message)
         self._reached = False

@@ -1,4 +1,4 @@
-"""The mailboxes of shards: one stream for each, read by the gateway that owns the shard.
+"""Keeps the mailboxes of shards: one stream for each, read by the gateway that owns the shard.
 
 An entry waits until it is deleted; the reader keeps its own place and reads from there on. A
 mailbox refuses an entry beyond `ENTRIES_MAX`. Each entry names its mailbox, because the offsets of
@@ -7,10 +7,11 @@ a mailbox that was lost with Redis say nothing about those of its successor.
 Entries and answers are sealed, and expire by the clock of the asker (decisions queues/0047 and
 queues/0059). A message that does not open was not sealed by a gateway of this ledger; one that
 opens a second time, at another place, is a copy. Both are deleted and counted, and so is a message
-that has expired. An entry that was posted a moment ago and has expired, or expires far too late,
-comes from a gateway whose clock differs: it is not carried out, and its asker is told. A process
-takes a request once. That a request takes effect once, whichever gateway takes it, is ensured by
-the ledger (`mailbox_offsets`, and the keys of requests).
+that has expired, or that is sealed under a key which no gateway has any more. An entry that was
+posted a moment ago and has expired, or expires far too late, comes from a gateway whose clock
+differs: it is not carried out, and its asker is told. A process takes a request once. That a
+request takes effect once, whichever gateway takes it, is ensured by the ledger (`mailbox_offsets`,
+and the keys of requests).
 
 A mailbox counts how often an entry was in the hands of a process that ended (decision queues/0040).
 """
@@ -42,7 +43,7 @@ VALID_MS: Final = 120_000
 """How long a request and its answer are valid at least, by the clock of the asker: longer than any
 asker waits. The clocks of gateways may differ by as much."""
 
-Refused = Literal["entry", "answer", "expired", "replayed", "clocks_differ"]
+Refused = Literal["entry", "answer", "earlier_key", "expired", "replayed", "clocks_differ"]
 
 _MAILBOX_ID: Final = re.compile(rb"[0-9a-f]{16}")
 _AROUND_BYTES: Final = 64
@@ -98,7 +99,7 @@ class ShardMail:
         Args:
             redis: a client that does not decode responses.
             inbox: the inbox of this gateway.
-            seal: seals and opens under the ledger's key.
+            seal: seals and opens under the key of the gateways' mail.
             entries_max: limit of one mailbox.
             refused: called for each message that was not accepted, with why.
             clock_s: seconds since the epoch.
@@ -120,7 +121,7 @@ class ShardMail:
         """Append an entry to a shard's mailbox and wake its owner; False when there is no room.
 
         Raises:
-            QueueError: `queue_unavailable`; the entry may be there.
+            QueueError: `queue_unavailable`, and the entry may be there; `mail_key_missing`.
         """
         scripts = self._scripts.at(self._prefix(shard))
         sealed = self._seal.close("ask", _entry_place(shard), ask_id, self._expiry_ms(), entry)
@@ -139,7 +140,7 @@ class ShardMail:
         for sealed in heard.replies:
             opened = self._seal.open("answer", place, sealed)
             if opened is None:
-                self._refused("answer")
+                self._refused("earlier_key" if self._seal.is_earlier(sealed) else "answer")
             elif opened.expires_at_ms <= self._now_ms():
                 self._refused("expired")
             else:
@@ -154,8 +155,10 @@ class ShardMail:
         """Return the entries of shards after the given offsets, "" for the beginning.
 
         None when Redis cannot be reached. At most `limit` of each shard; a shard without entries is
-        left out.
+        left out. Entries wait while this gateway has no key to open them.
         """
+        if not self._seal.has_key:
+            return {}
         try:
             waiting = await self._waiting(cursors)
             if waiting is None:
@@ -314,7 +317,7 @@ class ShardMail:
     ) -> MailboxEntry | Refused:
         opened = self._seal.open("ask", _entry_place(shard), body)
         if opened is None or not _MAILBOX_ID.fullmatch(mailbox_id):
-            return "entry"
+            return "earlier_key" if self._seal.is_earlier(body) else "entry"
         ahead_ms = opened.expires_at_ms - self._now_ms()
         # Whoever sealed it did so before it was put there, by Redis' clock not long ago.
         if ahead_ms <= 0 and age_ms >= self._valid_ms:

@@ -1,4 +1,4 @@
-"""Capacity leases: named resources with slots, cost and a reserve for each capacity priority.
+"""Leases capacity: named resources with slots, cost and a reserve for each capacity priority.
 
 A lease is one slot and some cost of a resource, for a time, under a fencing token. What a priority
 and those below it hold together stays below the ceiling that its `Capacity` gives them (decision
@@ -166,7 +166,7 @@ class CapacityLeases:
         """Return what is held and who waits, by priority, in one round trip."""
         return await self.draw(resource, capacity, "-", _NO_COSTS, 1)
 
-    async def held(self, resource: str) -> list[Lease]:
+    async def active_leases(self, resource: str) -> list[Lease]:
         """Return the unexpired leases of a resource, the first to expire first."""
         scripts = self._of(resource)
         rows = await scripts.run("lease_held", scripts.now())

@@ -118,7 +118,7 @@ class LeasedCapacity:
                     ceiling=ceiling,
                     known=False,
                 )
-            cost = state.left(capacity_priority, resource.used_since()).cost
+            cost = state.available(capacity_priority, resource.used_since()).cost
             free_in_ms = self._period_ms if state.free_in_ms is None else state.free_in_ms
         return CapacityGrant(
             granted=cost > 0,

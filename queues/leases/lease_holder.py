@@ -1,4 +1,4 @@
-"""A worker's lease of capacity: a number of slots of a resource, and one more for critical work."""
+"""Holds a worker's lease of capacity: slots of a resource, and one more for critical work."""
 
 from math import inf
 

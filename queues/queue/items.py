@@ -1,4 +1,4 @@
-"""The items that go into a queue and come out of it, with their limits."""
+"""Defines the items that go into a queue and come out of it, with their limits."""
 
 import re
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ DURATION_MS_MAX: Final = 7 * 24 * 3_600_000
 CAUSES_KEPT_MAX: Final = 1000
 """Cause ids kept for an item; later ones are only counted (`CAUSES_KEPT` in the scripts)."""
 OFFSET_MAX: Final = 10_000
+COUNT_MAX: Final = 999_999_999
 TIME_MS_MAX: Final = 10**14
 """Limit of a time on the clock, in the year 5138."""
 
@@ -66,6 +67,21 @@ class NewItem:
     suspended_at_ms: int = 0
     """When it was suspended first, where Redis may have lost that; 0 for never."""
 
+    retry: "ItemRetry | None" = None
+    """What the ledger knows of its attempts, where it did not succeed at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRetry:
+    """How often an item was tried, and how long it waits yet, should Redis have lost that."""
+
+    attempts: int
+    ends: int
+    """Workers that ended while they worked on it alone."""
+
+    delay_ms: int
+    """From now; 1 where it is due."""
+
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
@@ -105,6 +121,15 @@ class Claim(Item):
     ends: int | None = None
     """How many claims expired that had begun the item; None when no claim of it ever expired."""
 
+    error: str = ""
+    """Why it was delivered again; "" where no delivery before came back."""
+
+    lost: str = ""
+    """The token of the claim that expired last, until the item is begun."""
+
+    lost_at_ms: int = 0
+    """When that claim expired."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveItem(Item):
@@ -116,6 +141,9 @@ class LiveItem(Item):
     """When a delayed item is due or a claim expires; None in every other state."""
     error: str
     """The error of the last retry, or ""."""
+
+    token: str = ""
+    """Of the claim that has it in flight, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +164,9 @@ class ItemPlace:
     attempts: int
     error: str
     """The error of the last retry, or ""."""
+
+    token: str = ""
+    """Of the claim that has it in flight, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,18 +252,30 @@ def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, 
     )
 
 
-def stamp_args(items: Sequence[NewItem]) -> list[int]:
-    """Return how many items were suspended before, then the place and the time of each.
+def ledger_state_args(items: Sequence[NewItem]) -> list[int]:
+    """Return how many items the ledger knows more of, then for each its place and what that is.
+
+    That is the time of its first suspension, its attempts, its ends and its delay.
 
     Raises:
         QueueError: `queue_argument_invalid`.
     """
-    stamps = [
-        (place, check_range("suspended_at_ms", item.suspended_at_ms, 1, TIME_MS_MAX))
+    known = [
+        (place, *_ledger_state_of(item))
         for place, item in enumerate(items, start=1)
-        if item.suspended_at_ms
+        if item.suspended_at_ms or item.retry
     ]
-    return [len(stamps), *chain.from_iterable(stamps)]
+    return [len(known), *chain.from_iterable(known)]
+
+
+def _ledger_state_of(item: NewItem) -> tuple[int, int, int, int]:
+    retry = item.retry or ItemRetry(0, 0, 0)
+    return (
+        check_range("suspended_at_ms", item.suspended_at_ms, 0, TIME_MS_MAX),
+        check_range("attempts", retry.attempts, 0, COUNT_MAX),
+        check_range("ends", retry.ends, 0, COUNT_MAX),
+        check_range("delay_ms", retry.delay_ms, 0, DURATION_MS_MAX),
+    )
 
 
 def _lineage_bytes(item: NewItem) -> bytes:

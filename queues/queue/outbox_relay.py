@@ -1,4 +1,4 @@
-"""The outbox relay: open requests of the ledger become items of the queue.
+"""Relays open requests of the ledger into the queue, as items.
 
 The ledger is the truth and Redis a hint, so the relay only ever sends what is open, and may send
 it again. It sends a request once when it is recorded; once more when Redis has lost its mark (it
@@ -8,7 +8,8 @@ one is done: an understanding that is fed by one that waits (K12), a step of an 
 earlier one of its run (§16.4). A request with a delay is not sent before its time, by the ledger's
 clock, because a flush would bring it back without its delay; the sweep of each second finds it.
 What was suspended before Redis lost it is sent with the time of its first suspension, which the
-record tells, and waits in that order again (decision queues/0084).
+record tells, and waits in that order again (decision queues/0084). What failed before is sent with
+its attempts and the time that it waits yet, which the ledger has (decision kernel/0680).
 A pause that an operator decided holds in Redis too: each look compares what the ledger and Redis
 say, and puts Redis right before anything is sent, so a lost Redis forgets no pause
 (decision queues/0065). While Redis has no room beside what draining needs (`redis/memory.py`),
@@ -34,19 +35,27 @@ from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
     CASCADE_QUEUE,
-    awaited_by,
-    freed_by,
+    awaited_requests,
+    freed_requests,
     ready_items,
 )
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.ledger.shards import Fence, holds
 from kernel.values.errors import LedgerUnavailable
-from kernel.values.fleet_protocol import stated
+from kernel.values.fleet_protocol import protocol_payload
+from kernel.work.attempts import WaitingRetry, waiting_retries
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.pauses import pauses_of
-from kernel.work.ready_requests import due, first_of_each_run, next_of_runs, suspended_since
+from kernel.work.ready_requests import due, first_of_each_run, next_of_runs, suspension_times
 from queues.errors import REDIS_FAILED, QueueError
-from queues.queue.items import BATCH_ITEMS_MAX, NewItem, cause_id, short_name
+from queues.queue.items import (
+    BATCH_ITEMS_MAX,
+    DURATION_MS_MAX,
+    ItemRetry,
+    NewItem,
+    cause_id,
+    short_name,
+)
 from queues.queue.queue_view import ANY_RELAY
 from queues.queue.work_queue import WorkQueue
 from queues.redis.memory import RedisMemory
@@ -133,6 +142,7 @@ class OutboxRelay:
         self._clock_s = clock_s
         self._sent: dict[str, _Sent] = {}
         self._stamps: Mapping[str, int] = {}
+        self._retries: Mapping[str, WaitingRetry] = {}
         self._held = False
         self._not_due = 0
         self._memory = RedisMemory()
@@ -183,7 +193,7 @@ class OutboxRelay:
 
         Redis is asked first: whoever decides writes the ledger before Redis.
         """
-        held = await self._queue.paused()
+        held = await self._queue.paused_priorities()
         standing = await anyio.to_thread.run_sync(self._ledger.read, self._standing_pauses)
         for priority in standing - held:
             await self._queue.pause(priority)
@@ -226,7 +236,7 @@ class OutboxRelay:
         if not await self._leave_mark():
             return 0
         await self._has_room()  # so that a policy by which keys vanish is said before any does
-        ready = await anyio.to_thread.run_sync(self._read_all)
+        ready = await anyio.to_thread.run_sync(self._read_all, began_s)
         await self._queue.say_not_due(self._not_due)
         sent = await self._send(ready)
         self._swept_at_s = self._clock_s()
@@ -261,11 +271,12 @@ class OutboxRelay:
         fence = self._lease.fence
         if fence is not None and fence != self._fence:
             self._fence, self._held, self._swept_at_s = fence, False, float("-inf")
+            self._last_sequence = 0
             self._sent.clear()
             _log.info("relay_begins", queue=self._queue.name, epoch=fence.epoch)
         return fence is not None
 
-    def _read_all(self) -> list[Request]:
+    def _read_all(self, now_s: float) -> list[Request]:
         with self._ledger.view() as view:
             requests = _open_requests(view, self._queue.name, 0)
             due_now = due(requests, self._ledger.host.now_us())
@@ -274,9 +285,11 @@ class OutboxRelay:
             # What was sent under this mark has its place in Redis, and what is new never had one.
             unsent = [request for request in ready if request.request_id not in self._sent]
             self._stamps = _in_turn(self._route.suspended(view, unsent) if unsent else {})
+            again = [request for request in ready if self._may_have_failed(request, now_s)]
+            self._retries = waiting_retries(view, again) if again else {}
             self._not_due = len(requests) - len(due_now)
             self._note(view, requests)
-        self._held = _left_out(due_now, ready)
+        self._held = _has_unready(due_now, ready)
         for request_id in self._sent.keys() - {request.request_id for request in requests}:
             del self._sent[request_id]
         return ready
@@ -296,7 +309,7 @@ class OutboxRelay:
             self._not_due += len(requests) - len(due_now)
             self._note(view, requests)
         # What is delayed is found by the sweeps; what waits for others is looked for at once.
-        self._held |= _left_out(due_now, ready)
+        self._held |= _has_unready(due_now, ready)
         return ready + due(freed, self._ledger.host.now_us())
 
     def _note(self, view: LedgerView, requests: Sequence[Request]) -> None:
@@ -323,6 +336,11 @@ class OutboxRelay:
         batch = view.batch()
         read_ahead(batch, [(around, item) for item in items])
         return batch
+
+    def _may_have_failed(self, request: Request, now_s: float) -> bool:
+        """Tell whether a request is to be sent that somebody may have tried; a new one is not."""
+        is_new = 0 < self._last_sequence < request.request_sequence
+        return not is_new and self._is_due(request, now_s)
 
     async def _send(self, requests: Iterable[Request]) -> int:
         now_s = self._clock_s()
@@ -356,7 +374,13 @@ class OutboxRelay:
 
     def _item(self, request: Request) -> NewItem:
         item, stamp = self._route.item(request), self._stamps.get(request.request_id, 0)
-        return replace(item, suspended_at_ms=stamp) if stamp else item
+        retry = self._retries.get(request.request_id)
+        if retry is None:
+            return replace(item, suspended_at_ms=stamp) if stamp else item
+        wait_us = retry.next_attempt_at_us - self._ledger.host.now_us()
+        delay_ms = min(DURATION_MS_MAX, max(1, wait_us // 1000))
+        known = ItemRetry(retry.attempts, retry.worker_ends, delay_ms)
+        return replace(item, suspended_at_ms=stamp, retry=known)
 
     async def _has_room(self) -> bool:
         """Tell whether Redis has room for more items; log what changes about its memory."""
@@ -387,7 +411,7 @@ def _open_requests(view: LedgerView, queue: str, after: int) -> list[Request]:
     return requests
 
 
-def _left_out(due_now: Sequence[Request], ready: Sequence[Request]) -> bool:
+def _has_unready(due_now: Sequence[Request], ready: Sequence[Request]) -> bool:
     return not {request.request_id for request in due_now} <= {
         request.request_id for request in ready
     }
@@ -403,7 +427,7 @@ def _in_turn(suspended: Mapping[str, int]) -> dict[str, int]:
 
 def _authority_item(request: Request) -> NewItem:
     """Requests for one understanding are one item with every cause."""
-    payload = stated({"target_cu_id": request.item_key})
+    payload = protocol_payload({"target_cu_id": request.item_key})
     caused_by = short_name(request.document["trigger_source_id"])
     key = short_name(request.item_key)
     return NewItem(key, request.priority, _cause(request), payload, operation_id=caused_by)
@@ -415,7 +439,7 @@ def _request_item(request: Request) -> NewItem:
     No operation caused it. The steps of a run are taken in the order of their numbers, which may be
     asked for backwards: `first_of_each_run` holds the later ones.
     """
-    payload = stated({"request_id": request.request_id})
+    payload = protocol_payload({"request_id": request.request_id})
     return NewItem(request.request_id, request.priority, _cause(request), payload)
 
 
@@ -433,10 +457,10 @@ _ASKED = Route(lambda _, requests: list(requests), _nothing, _nothing, _request_
 _ROUTES: Mapping[str, Route] = MappingProxyType(
     {
         AUTHORITY_QUEUE: Route(
-            ready_items, freed_by, awaited_by, _authority_item, follows_inputs=True
+            ready_items, freed_requests, awaited_requests, _authority_item, follows_inputs=True
         ),
         EXTRACTION_QUEUE: Route(first_of_each_run, next_of_runs, _nothing, _request_item),
-        BINDING_QUEUE: replace(_ASKED, suspended=suspended_since),
+        BINDING_QUEUE: replace(_ASKED, suspended=suspension_times),
     }
 )
 

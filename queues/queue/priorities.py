@@ -1,4 +1,4 @@
-"""The priorities of each queue (`kernel.work.queue_kinds`) with ranks and service targets.
+"""Lists the priorities of each queue (`kernel.work.queue_kinds`) with ranks and service targets.
 
 An item's deadline is the moment it was asked for plus the service target of its priority. The
 first priority of a queue is served before everything else; among the others the earliest

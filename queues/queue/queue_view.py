@@ -1,6 +1,6 @@
-"""Looking at a queue: what it holds, in which state, how old, and what is paused."""
+"""Looks at a queue: what it holds, in which state, how old, and what is paused."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, get_args
 
 from redis.asyncio import Redis
@@ -86,22 +86,13 @@ class QueueView:
 
     async def depth(self) -> QueueDepth:
         """Count what the queue holds at one moment."""
-        reply = await self._scripts.run("depth", self._scripts.now())
-        delayed, in_flight, dead, not_due, paused = reply[:5]
-        ranks = dict(
-            zip(self._priority_by_name, zip(*[iter(reply[5:])] * 4, strict=True), strict=False)
-        )
-        return QueueDepth(
-            ready={name: rank[0] for name, rank in ranks.items()},
-            suspended={name: rank[1] for name, rank in ranks.items()},
-            delayed=delayed,
-            in_flight=in_flight,
-            dead=dead,
-            not_due=not_due,
-            oldest_eligible_age_ms={name: max(0, rank[2]) for name, rank in ranks.items()},
-            paused=paused == 1,
-            paused_priorities=frozenset(name for name, rank in ranks.items() if rank[3] == 1),
-        )
+        return _depth_of(self, await self._scripts.run("depth", self._scripts.now()))
+
+    async def depths(self, queues: "Sequence[QueueView]") -> list[QueueDepth]:
+        """Count what each of some queues of this Redis holds, in one message."""
+        prefixes = [queue.prefix for queue in queues]
+        replies = await self._scripts.run_at("depth", prefixes, self._scripts.now())
+        return [_depth_of(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
 
     async def current_mark(self) -> str:
         """Return the mark of the relay that serves the queue, "" where Redis has lost it."""
@@ -109,7 +100,7 @@ class QueueView:
         mark: bytes = await self._scripts.ask(reply, QUEUE)
         return mark.decode("latin-1")
 
-    async def paused(self) -> frozenset[str | None]:
+    async def paused_priorities(self) -> frozenset[str | None]:
         """Return the priorities that Redis holds paused, with None where the whole queue is."""
         fields = await self._scripts.ask(self._redis.hkeys(f"{self.prefix}paused"), QUEUE)
         names: dict[bytes, str | None] = {
@@ -142,6 +133,39 @@ class QueueView:
         )
 
 
+async def depths_by_name(queues: Mapping[str, QueueView]) -> dict[str, QueueDepth]:
+    """Count what each of the queues of one Redis holds, in one message.
+
+    Raises:
+        QueueError: `queue_unavailable`, `queue_refused`.
+    """
+    views = tuple(queues.values())
+    depths = await views[0].depths(views) if views else []
+    return {view.name: depth for view, depth in zip(views, depths, strict=True)}
+
+
 def _page(limit: int, offset: int) -> tuple[int, int]:
     check_range("limit", limit, 1, BATCH_ITEMS_MAX)
     return check_range("offset", offset, 0, OFFSET_MAX), limit
+
+
+def _depth_of(queue: QueueView, reply: Sequence[Any]) -> QueueDepth:
+    delayed, in_flight, dead, not_due, paused = reply[:5]
+    ranks = dict(
+        zip(
+            [row.name for row in queue.priorities],
+            zip(*[iter(reply[5:])] * 4, strict=True),
+            strict=False,
+        )
+    )
+    return QueueDepth(
+        ready={name: rank[0] for name, rank in ranks.items()},
+        suspended={name: rank[1] for name, rank in ranks.items()},
+        delayed=delayed,
+        in_flight=in_flight,
+        dead=dead,
+        not_due=not_due,
+        oldest_eligible_age_ms={name: max(0, rank[2]) for name, rank in ranks.items()},
+        paused=paused == 1,
+        paused_priorities=frozenset(name for name, rank in ranks.items() if rank[3] == 1),
+    )

@@ -40,13 +40,26 @@ _WAITING: Final[Mapping[bytes, Field]] = MappingProxyType(
     }
 )
 _READ_ORDER: Final = whole(0)
-_CLAIM: Final = fields({**_WAITING, b"ends": Field(whole(0), None)})
+_CLAIM: Final = fields(
+    {
+        **_WAITING,
+        b"ends": Field(whole(0), None),
+        b"error": Field(_NAME, ""),
+        b"lost": Field(_NAME, ""),
+        b"lost_at": Field(whole(0), 0, name="lost_at_ms"),
+    }
+)
 _LIVE: Final = fields(
-    {**_WAITING, b"state": Field(one_of(*get_args(LiveState))), b"error": Field(_NAME, "")}
+    {
+        **_WAITING,
+        b"state": Field(one_of(*get_args(LiveState))),
+        b"error": Field(_NAME, ""),
+        b"token": Field(_NAME, ""),
+    }
 )
 _ROW: Final = row(_NAME, whole(), pairs)
 _PLACE: Final = row(
-    one_of(*get_args(LiveState)), whole(0), moment, whole(0), whole(0), whole(0), _NAME
+    one_of(*get_args(LiveState)), whole(0), moment, whole(0), whole(0), whole(0), _NAME, _NAME
 )
 _PEEKED: Final = row(_NAME, whole(), pairs, moment)
 
@@ -96,11 +109,11 @@ def place_of(priorities: Sequence[Priority]) -> Callable[[Any], ItemPlace]:
     """Return the reader of the reply of the locate script."""
 
     def read(value: Any) -> ItemPlace:
-        state, rank, ends_at_ms, top, before, attempts, error = _PLACE(value)
+        state, rank, ends_at_ms, top, before, attempts, error, token = _PLACE(value)
         if rank >= len(priorities):
             raise Foreign("a rank that the queue does not have")
         name = priorities[rank].name
-        return ItemPlace(state, name, ends_at_ms, top, before, attempts, error)
+        return ItemPlace(state, name, ends_at_ms, top, before, attempts, error, token)
 
     return read
 

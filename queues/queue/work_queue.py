@@ -1,4 +1,4 @@
-"""A work queue: at least once, earliest deadline first, coalescing by key.
+"""Queues work: at least once, earliest deadline first, coalescing by key.
 
 An item is waiting (ready, suspended, or delayed until a retry is due), in flight, or dead; the
 state diagram is in the README of this folder. Each method is one atomic script, so nothing is ever
@@ -32,7 +32,7 @@ from queues.queue.items import (
     check_range,
     clip,
     enqueue_args,
-    stamp_args,
+    ledger_state_args,
 )
 from queues.queue.priorities import Priority
 from queues.queue.queue_view import ANY_RELAY, QueueView
@@ -83,7 +83,7 @@ class WorkQueue(QueueView):
         args = chain.from_iterable(
             enqueue_args(item, self._priority(item.priority)) for item in items
         )
-        head = (self._scripts.now(), self.priorities[-1].rank, mark, *stamp_args(items))
+        head = (self._scripts.now(), self.priorities[-1].rank, mark, *ledger_state_args(items))
         states = await self._scripts.run("enqueue", *head, *args)
         if len(states) != len(items):
             raise QueueError("queue_mark_differs", f"{self.name} has another mark than {mark!r}")
@@ -218,6 +218,15 @@ class WorkQueue(QueueView):
         """
         check_batch(keys)
         replies = await self._scripts.run("cancel", *keys) if keys else []
+        return [reply.decode() for reply in replies]
+
+    async def withdraw(self, keys: Sequence[str]) -> list[str]:
+        """Remove items that wait; what is open in the ledger is asked for again as it says there.
+
+        withdrawn: it is gone. running: it is in flight, and stays.
+        """
+        check_batch(keys)
+        replies = await self._scripts.run("withdraw", *keys) if keys else []
         return [reply.decode() for reply in replies]
 
     async def remove_closed(self, keys: Sequence[str]) -> None:

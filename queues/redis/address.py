@@ -1,4 +1,4 @@
-"""The address of the writable Redis: a server, what sentinels say, or a node of a cluster.
+"""Finds the address of the writable Redis: a server, what sentinels say, or a node of a cluster.
 
 These are three ways to the address of one server. Behind it there is a plain connection, so nothing
 else knows of sentinels or clusters. A cluster serves a ledger by one of its nodes: every key of the

@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError, ResponseError
 
 from queues.redis.address import RedisPlace, parse_redis_url
-from queues.redis.dropped import dropped
+from queues.redis.dropped import count_dropped
 from queues.redis.keys import KEY_PREFIX, cluster_prefix
 from queues.redis.refusals import refusal_of
 
@@ -51,7 +51,7 @@ class BoundedParser(DefaultParser):  # type: ignore[misc,valid-type]  # chosen a
             raise ConnectionLost("the server closed the connection")
         self._reply_bytes += len(received)
         if self._reply_bytes > REPLY_BYTES_MAX:
-            dropped("reply")
+            count_dropped("reply")
             raise ConnectionLost(f"a reply of more than {REPLY_BYTES_MAX} bytes")
         self._reader.feed(received)
         return True

@@ -1,4 +1,4 @@
-"""Decode what Redis replies, as bytes of a stranger: each value by a reader, records by a table.
+"""Decodes what Redis replies, as bytes of a stranger: each value by a reader, records by a table.
 
 One value that no fleet writes (a key of another type, a hash without a rank, a name that is not
 UTF-8) used to stop every claim of a queue, or ended a gateway. So nothing else reads a reply by
@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from queues.redis.dropped import dropped
+from queues.redis.dropped import count_dropped
 
 T = TypeVar("T")
 Read = Callable[[Any], T]
@@ -215,5 +215,5 @@ def records(
             if foreign is not None:
                 foreign.append(value)
     if left_out:
-        dropped(kind, left_out)
+        count_dropped(kind, left_out)
     return readable

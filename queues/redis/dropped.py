@@ -19,7 +19,7 @@ _said_at_s: dict[str, float] = {}
 _log = structlog.get_logger(__name__)
 
 
-def dropped(kind: str, count: int = 1) -> None:
+def count_dropped(kind: str, count: int = 1) -> None:
     """Count dropped values, and log the first of a minute."""
     DROPPED[kind] += count
     now_s = time.monotonic()

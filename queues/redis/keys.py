@@ -1,4 +1,4 @@
-"""The prefix of every key, and the type of every key of a fixed name, by what its prefix is of.
+"""Names the prefix of every key, and the type of every key of a fixed name.
 
 A key begins with the prefix of the settings, then a room in braces: `rotulus:{workers}:seen`. The
 braces are a hash tag, so a room lies on one node of a cluster. On a cluster the prefix ends with a

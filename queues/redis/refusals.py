@@ -1,4 +1,4 @@
-"""Why a Redis that answers does not serve, by name, and what an operator does about it.
+"""Says why a Redis that answers does not serve, by name, and what an operator does about it.
 
 A server that is away comes back by itself. One that refuses goes on refusing until somebody mends
 it: a replica, a node of a cluster, a full memory, a user who may not. The two are told apart by

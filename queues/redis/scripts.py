@@ -1,4 +1,4 @@
-"""The adapter to Redis: loads the Lua scripts, runs them, and translates errors once.
+"""Loads the Lua scripts into Redis, runs them, and translates errors once.
 
 Each step on a queue is one script and one round trip, because a step touches several keys and must
 never be half done. The server is busy for a few milliseconds with a batch of 1000. The rules
@@ -6,9 +6,9 @@ therefore stand in two languages: tests hold the scripts against a model in plai
 
 A script is its own file in `queues/scripts/`, put behind `common` and the parts that `_PARTS`
 names. It is called by its hash; redis-py sends the text again to a server that lost it (restart,
-SCRIPT FLUSH). Before its step the script drops every key of a fixed name that has another type
-than `redis/keys.py` says, and it returns what it dropped beside its reply. That costs some twenty
-TYPE commands in each call.
+SCRIPT FLUSH). A script that first uses a key of a fixed name drops it where it has another type
+than `redis/keys.py` says, and returns what it dropped beside its reply. That costs a TYPE command
+for each such key that a call uses.
 
 A server that is away comes out as `queue_unavailable`, and so does one that says nothing for
 `REPLY_WAIT_S`: a network may lose every packet and tell nobody. A server that answers with an error
@@ -19,8 +19,8 @@ or MISCONF occur at an ordinary failover, so whoever asks tries again after a pa
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
@@ -28,7 +28,7 @@ from redis import exceptions
 from redis.asyncio import Redis
 
 from queues.errors import QueueError
-from queues.redis.dropped import dropped
+from queues.redis.dropped import count_dropped
 from queues.redis.keys import key_types
 from queues.redis.refusals import problem_of
 
@@ -69,7 +69,7 @@ return answer
 @cache
 def script_text(name: str) -> str:
     """Return the text that is sent for a script: types of keys, common parts, then its step."""
-    folder = files("queues") / "scripts"
+    folder = Path(__file__).parents[1] / "scripts"
     types = "".join(f"['{key}']='{kind}'," for key, kind in key_types(name).items())
     parts = ("common", *_PARTS.get(name, ()))
     head = "".join((folder / f"{part}.lua").read_text("utf-8") for part in parts)
@@ -78,7 +78,7 @@ def script_text(name: str) -> str:
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Turn an error reply into `queue_refused`, absence and silence into `queue_unavailable`."""
     try:
         yield
@@ -127,15 +127,40 @@ class Scripts:
         Raises:
             QueueError: `queue_unavailable`, `queue_refused`.
         """
+        script = self._script(name)
+        with translate_errors(), anyio.fail_after(REPLY_WAIT_S):
+            answer = await script(keys=[self.prefix], args=cast("Sequence[Any]", args))
+        return _without_drops(answer)
+
+    async def run_at(
+        self, name: str, prefixes: Sequence[str], *args: int | str | bytes
+    ) -> list[Any]:
+        """Run one script at several prefixes, each atomically, in one message.
+
+        Raises:
+            QueueError: as `run`.
+        """
+        script = self._script(name)
+        pipeline = self.redis.pipeline(transaction=False)
+
+        async def send() -> list[Any]:
+            for prefix in prefixes:
+                pipeline.evalsha(script.sha, 1, prefix, *cast("Sequence[Any]", args))
+            return await pipeline.execute()
+
+        with translate_errors(), anyio.fail_after(REPLY_WAIT_S):
+            try:
+                answers = await send()
+            except exceptions.NoScriptError:
+                await self.redis.script_load(script.script)
+                answers = await send()
+        return [_without_drops(answer) for answer in answers]
+
+    def _script(self, name: str) -> "AsyncScript":
         script = self._registered.get(name)
         if script is None:
-            script = self.redis.register_script(script_text(name))
-            self._registered[name] = script
-        with translated(), anyio.fail_after(REPLY_WAIT_S):
-            answer, *drops = await script(keys=[self.prefix], args=cast("Sequence[Any]", args))
-        for kind, count in zip(drops[::2], drops[1::2], strict=True):
-            dropped(kind.decode(), count)
-        return answer
+            script = self._registered[name] = self.redis.register_script(script_text(name))
+        return script
 
     async def ask(
         self,
@@ -150,7 +175,7 @@ class Scripts:
         type, the wrong ones among `types` are dropped; the caller finds them empty when it asks
         again.
         """
-        with translated():
+        with translate_errors():
             try:
                 with anyio.fail_after(blocks_s + REPLY_WAIT_S):
                     return await cast("Awaitable[_T]", reply)
@@ -167,3 +192,11 @@ class Scripts:
         """
         if types:
             await self.run("mend", *chain.from_iterable(types.items()))
+
+
+def _without_drops(answer: Any) -> Any:
+    """Return the reply of a script, and count what the script has dropped."""
+    reply, *drops = answer
+    for kind, count in zip(drops[::2], drops[1::2], strict=True):
+        count_dropped(kind.decode(), count)
+    return reply

@@ -22,7 +22,7 @@ from redis import exceptions
 from redis.asyncio import Redis
 
 from queues.redis.connection import end_connections, follow_place, is_followed
-from queues.redis.dropped import dropped
+from queues.redis.dropped import count_dropped
 from queues.redis.keys import key_prefix_of, prefix_of
 from queues.redis.refusals import RedisProblem, problem_of
 from queues.redis.scripts import Scripts, script_text
@@ -188,7 +188,7 @@ class RedisWatch:
             stated[:2] = [mine.id, name]
         owner, *drops = await self._script(keys=[self._scripts.prefix], args=stated)
         for kind, count in zip(drops[::2], drops[1::2], strict=True):
-            dropped(kind.decode(), count)
+            count_dropped(kind.decode(), count)
         owner_id, _, owner_name = owner.decode("utf-8", "replace").partition(" ")
         if mine is None or owner_id in ("", mine.id):
             return None

@@ -5,7 +5,7 @@
 -- Atomic   all of it.
 
 local now = now_ms(ARGV[1])
-redis.call('ZADD', PREFIX .. 'expiries', now + tonumber(ARGV[3]), ARGV[2])
-redis.call('HSET', PREFIX .. 'seen', ARGV[2], now)
-redis.call('HSET', PREFIX .. 'beats', ARGV[2], ARGV[4])
+redis.call('ZADD', fixed_key('expiries'), now + tonumber(ARGV[3]), ARGV[2])
+redis.call('HSET', fixed_key('seen'), ARGV[2], now)
+redis.call('HSET', fixed_key('beats'), ARGV[2], ARGV[4])
 return now

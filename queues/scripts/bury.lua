@@ -20,7 +20,7 @@ local function bury(key, record)
   end
   record.state, record.token, record.begun = 'dead', nil, nil
   write(dead_key(key), record)
-  redis.call('ZADD', PREFIX .. 'dead', now, key)
+  redis.call('ZADD', fixed_key('dead'), now, key)
   redis.call('DEL', item_key(key))
   if successor then let_wait(key, successor) end
 end
@@ -29,7 +29,7 @@ for i = 2, #ARGV, 2 do
   local key = ARGV[i]
   local record = holds(key, ARGV[i + 1]) and read(item_key(key))
   if record then
-    redis.call('ZREM', PREFIX .. 'in-flight', key)
+    redis.call('ZREM', fixed_key('in-flight'), key)
     if record.cancelled then finish(key, record) else bury(key, record) end
   end
   results[#results + 1] = record and 1 or 0

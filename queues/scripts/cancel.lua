@@ -17,7 +17,7 @@ end
 
 local function leave(key, live)
   local set = live.state == 'delayed' and 'delayed' or live.state .. ':' .. live.rank
-  redis.call('ZREM', PREFIX .. set, key)
+  redis.call('ZREM', fixed_key(set), key)
   finish(key, live)
 end
 

@@ -9,7 +9,7 @@
 
 local now, limit, token, least = now_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[4], tonumber(ARGV[5])
 
-local due = redis.call('ZRANGEBYSCORE', PREFIX .. 'delayed', '-inf', now, 'LIMIT', 0, 1000)
+local due = redis.call('ZRANGEBYSCORE', fixed_key('delayed'), '-inf', now, 'LIMIT', 0, 1000)
 for _, key in ipairs(due) do
   local rank, deadline, stamp = urgency_of(key)
   if rank then
@@ -17,15 +17,32 @@ for _, key in ipairs(due) do
     take_place(key, rank, deadline, stamp)
   end
 end
-if #due > 0 then redis.call('ZREM', PREFIX .. 'delayed', unpack(due)) end
+if #due > 0 then redis.call('ZREM', fixed_key('delayed'), unpack(due)) end
+
+-- A record as it lies here, flat, whether a claim of it has expired, and its attempts. The client
+-- judges the rest, and gives up what is unsound.
+local function claimed_of(hash)
+  local flat, attempt, is_suspect, bytes = whole_hash(hash, RECORD_FIELDS_MAX, RECORD_BYTES_MAX), nil, false, 0
+  for field, value in each_pair(flat or {}) do
+    bytes = bytes + #field + #value
+    if field == 'attempt' then attempt = number(value) end
+    if field == 'ends' then is_suspect = true end
+  end
+  if attempt then
+    reply_bytes = reply_bytes + bytes
+    return flat, is_suspect, attempt
+  end
+  if not flat or #flat > 0 then drop('item', hash) end
+  return {}, false
+end
 
 local paused = paused_ranks()
 local keys, given, suspended = service_order(limit, least, paused)
-local records, taken, claimed = {}, 0, 0
+local records, attempts, taken, claimed = {}, {}, 0, 0
 for i, key in ipairs(keys) do
-  local record, is_suspect = flat_of(item_key(key), 'item')
+  local record, is_suspect, attempt = claimed_of(item_key(key))
   if claimed > 0 and (is_suspect or is_full()) then break end
-  taken, records[i] = i, record
+  taken, records[i], attempts[i] = i, record, attempt
   if #record > 0 then claimed = claimed + 1 end
   if is_suspect then break end
 end
@@ -45,11 +62,12 @@ local expires = now + tonumber(ARGV[3])
 for i, key in ipairs(keys) do
   local item, record = item_key(key), records[i]
   if #record > 0 then
-    redis.call('HSET', item, 'state', 'in_flight', 'token', token)
-    claims[#claims + 1] = { key, redis.call('HINCRBY', item, 'attempt', 1), record }
+    local attempt = attempts[i] + 1
+    redis.call('HSET', item, 'state', 'in_flight', 'token', token, 'attempt', attempt)
+    claims[#claims + 1] = { key, attempt, record }
     flying[#flying + 1] = expires
     flying[#flying + 1] = key
   end
 end
-if #flying > 0 then redis.call('ZADD', PREFIX .. 'in-flight', unpack(flying)) end
+if #flying > 0 then redis.call('ZADD', fixed_key('in-flight'), unpack(flying)) end
 return claims

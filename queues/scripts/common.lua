@@ -17,6 +17,8 @@
 --   error     last failure                       cancelled 1: the end of its claim is its own
 --   stamp     ms of its first suspension, by which it waits from then on
 --   ends      there once a claim expired: how many expired after it had been begun
+--   lost      token of the claim that expired last, and
+--   lost_at   when it did, until the item is begun
 --   begun     1: its holder has begun it, with nothing else of its process's beside it
 --   causes    how many causes, kept or not
 --   c:<cause> order of arrival, then its lineage (bytes that no script reads)
@@ -35,14 +37,14 @@
 local PREFIX = KEYS[1]
 local LAST_RANK = 4
 local CAUSES_KEPT = 1000
-local ATTEMPTS_MAX = 8 -- after which a worker gives an item up (queues/queue/retries.py), as after
-local ENDS_MAX = 3 -- so many ends of its workers
+local ENDS_MAX = 3 -- of its workers, after which an item is given up, as in a retry policy
 local WAKES_MAX = 16
 local NAME_BYTES_MAX = 512
 local VALUE_BYTES_MAX = 65536
 local RECORD_FIELDS_MAX = 2 * CAUSES_KEPT + 40
 local RECORD_BYTES_MAX = 8388608 -- weighed, so with what the server needs beside it
 local REPLY_BYTES_MAX = 33554432 -- of the records in one reply, but for the last of them
+local FIELD_BYTES_MIN = 8 -- in the weight of a hash, whatever the field holds
 local TIME_MS_MAX = 604800000 -- no claim, delay or lease lasts longer
 
 -- How much was dropped in this call, by kind.
@@ -71,18 +73,29 @@ local function expect_type(name, wanted)
   if found ~= wanted and found ~= 'none' then drop('wrong_type', PREFIX .. name) end
 end
 
--- KEY_TYPES is put in front of this: the type of each key of the prefix that has a fixed name.
-for name, wanted in pairs(KEY_TYPES) do expect_type(name, wanted) end
+-- KEY_TYPES is put in front of this. A key of a fixed name is looked at when a call first uses it.
+local typed = {}
+local function fixed_key(name)
+  if not typed[name] then
+    expect_type(name, KEY_TYPES[name])
+    typed[name] = PREFIX .. name
+  end
+  return typed[name]
+end
 
 -- A hash as a flat list: empty where there is none, nil where it has more fields, or weighs more,
--- than it may. A server that does not weigh is believed.
+-- than it may. The weight is exact where there are at most `fields_max` fields, so that one which
+-- may have more is counted first. A server that does not weigh is believed.
 local function whole_hash(hash, fields_max, bytes_max)
-  local count = try('HLEN', hash)
-  if count == 0 then return {} end
-  if not count or count > fields_max then return nil end
-  local weight = redis.pcall('MEMORY', 'USAGE', hash, 'SAMPLES', 0)
-  if type(weight) == 'number' and weight > bytes_max then return nil end
-  return redis.call('HGETALL', hash)
+  local weight = redis.pcall('MEMORY', 'USAGE', hash, 'SAMPLES', fields_max)
+  if not weight then return {} end
+  local is_weighed = type(weight) == 'number'
+  if is_weighed and weight > bytes_max then return nil end
+  if not is_weighed or weight >= FIELD_BYTES_MIN * fields_max then
+    local count = try('HLEN', hash)
+    if not count or count > fields_max then return nil end
+  end
+  return try('HGETALL', hash)
 end
 
 -- A field of a hash, or a text; nil where there is none or it is longer than it may be.
@@ -142,7 +155,7 @@ local CLOCK_GAP_MS, CLOCK_KEPT_MS = 5000, 100
 -- '' asks for the server's own clock, so that a fleet has one. A server that refuses to keep the
 -- look is asked again by the next.
 local function now_ms(given)
-  local server, name = tonumber(given) or server_ms(), PREFIX .. 'clock'
+  local server, name = tonumber(given) or server_ms(), fixed_key('clock')
   local kept = redis.call('GETRANGE', name, 0, 31)
   local seen, ahead = string.match(kept, '^(%d+) (%d+)$')
   seen, ahead = number(seen), number(ahead)
@@ -162,9 +175,9 @@ end
 
 local function item_key(key) return PREFIX .. 'item:' .. key end
 local function dead_key(key) return PREFIX .. 'dead-item:' .. key end
-local function ready_key(rank) return PREFIX .. 'ready:' .. tostring(rank) end
-local function suspended_key(rank) return PREFIX .. 'suspended:' .. tostring(rank) end
-local function wake_key(rank) return PREFIX .. 'wake:' .. tostring(rank) end
+local function ready_key(rank) return fixed_key('ready:' .. tostring(rank)) end
+local function suspended_key(rank) return fixed_key('suspended:' .. tostring(rank)) end
+local function wake_key(rank) return fixed_key('wake:' .. tostring(rank)) end
 
 local STATES = { ready = true, suspended = true, delayed = true, in_flight = true, dead = true }
 local REQUIRED = {
@@ -174,6 +187,7 @@ local REQUIRED = {
 -- Fields that are numbers, and how many digits they have at most.
 local DIGITS = {
   rank = 1, deadline = 15, enqueued = 15, attempt = 9, causes = 9, stamp = 15, ends = 9,
+  lost_at = 15,
   next_rank = 1, next_deadline = 15, next_enqueued = 15, next_causes = 9,
 }
 
@@ -257,7 +271,7 @@ end
 
 -- Which ranks may be claimed, as paused[rank]; true for all when the queue is paused.
 local function paused_ranks()
-  local paused, flags = {}, PREFIX .. 'paused'
+  local paused, flags = {}, fixed_key('paused')
   if redis.call('EXISTS', flags) == 0 then return paused end
   local all = redis.call('HEXISTS', flags, 'all') == 1
   for rank = 0, LAST_RANK do
@@ -269,7 +283,7 @@ end
 -- Tells sleepers of what became ready. A wake is a hint: pushed only while somebody may sleep,
 -- and never more than WAKES_MAX wait in one list.
 local function wake()
-  if next(fresh) == nil or redis.call('EXISTS', PREFIX .. 'sleeping') == 0 then return end
+  if next(fresh) == nil or redis.call('EXISTS', fixed_key('sleeping')) == 0 then return end
   local paused = paused_ranks()
   for rank, count in pairs(fresh) do
     if not paused[rank] then
@@ -331,12 +345,12 @@ end
 
 -- Whether an item is only claimed once more to be given up. What is asked for from then on is not
 -- given up with it: it was never tried.
-local function is_worn_out(attempt, ends)
-  return (number(attempt) or 0) >= ATTEMPTS_MAX or (number(ends) or 0) >= ENDS_MAX
+local function is_worn_out(ends)
+  return (number(ends) or 0) >= ENDS_MAX
 end
 
 local function absorb_successor(record)
-  if is_worn_out(record.attempt, record.ends) then return end
+  if is_worn_out(record.ends) then return end
   local successor = take_successor(record)
   if successor then
     merge(record, successor)
@@ -361,12 +375,12 @@ local function let_wait(key, record)
 end
 
 local function last_stamp_given()
-  return number(short_text(PREFIX .. 'stamp', 15)) or 0
+  return number(short_text(fixed_key('stamp'), 15)) or 0
 end
 
 -- What is suspended from now on is stamped behind this.
 local function raise_stamp(stamp)
-  redis.call('SET', PREFIX .. 'stamp', string.format('%.0f', math.max(stamp, last_stamp_given())))
+  redis.call('SET', fixed_key('stamp'), string.format('%.0f', math.max(stamp, last_stamp_given())))
 end
 
 -- A live item, already out of its sorted set, is gone; its successor takes its place.
@@ -379,7 +393,7 @@ end
 -- Takes what is buried under a key away and returns its record, or nil.
 local function take_dead(key)
   local dead = read(dead_key(key), 'dead_item')
-  redis.call('ZREM', PREFIX .. 'dead', key)
+  redis.call('ZREM', fixed_key('dead'), key)
   redis.call('DEL', dead_key(key))
   return dead
 end

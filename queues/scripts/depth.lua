@@ -8,11 +8,11 @@
 
 local now = now_ms(ARGV[1])
 local answer = {
-  redis.call('ZCARD', PREFIX .. 'delayed'),
-  redis.call('ZCARD', PREFIX .. 'in-flight'),
-  redis.call('ZCARD', PREFIX .. 'dead'),
+  redis.call('ZCARD', fixed_key('delayed')),
+  redis.call('ZCARD', fixed_key('in-flight')),
+  redis.call('ZCARD', fixed_key('dead')),
   math.max(0, number(try('GETRANGE', PREFIX .. 'not-due', 0, 15)) or 0),
-  redis.call('HEXISTS', PREFIX .. 'paused', 'all'),
+  redis.call('HEXISTS', fixed_key('paused'), 'all'),
 }
 for rank = 0, LAST_RANK do
   local first = redis.call('ZRANGE', suspended_key(rank), 0, 0)[1]
@@ -22,6 +22,6 @@ for rank = 0, LAST_RANK do
   answer[#answer + 1] = redis.call('ZCARD', ready_key(rank))
   answer[#answer + 1] = redis.call('ZCARD', suspended_key(rank))
   answer[#answer + 1] = since and math.max(0, now - since) or -1
-  answer[#answer + 1] = redis.call('HEXISTS', PREFIX .. 'paused', tostring(rank))
+  answer[#answer + 1] = redis.call('HEXISTS', fixed_key('paused'), tostring(rank))
 end
 return answer

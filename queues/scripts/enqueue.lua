@@ -1,37 +1,73 @@
 -- enqueue: many requests for work, each new, joined to what is known, or already known.
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms, the least urgent rank of the queue, the mark of a relay or '', how many items
---          were suspended before, for each of these its place in the list and ms of its first
---          suspension, then for each item: key, rank, service_target_ms, cause, payload, lineage
+--          the ledger knows more of, for each of these its place in the list, ms of its first
+--          suspension or 0, its attempts, its ends and ms until it is due (1: it is), then for each
+--          item: key, rank, service_target_ms, cause, payload, lineage
 -- Returns  for each item: new | merged | known | successor | dead; nothing where the queue has
 --          another mark, and then nothing was added
 -- Atomic   over the whole list; items of one key are taken in the order given. An item that is not
 --          there and was suspended before Redis lost it waits in its old place, and what is
---          suspended from then on comes behind it.
+--          suspended from then on comes behind it. One that failed before has its attempts, and
+--          waits until it is due; one that waits already is due when the ledger says.
 
-if ARGV[3] ~= '' and redis.call('GETRANGE', PREFIX .. 'mark', 0, 31) ~= ARGV[3] then return {} end
+if ARGV[3] ~= '' and redis.call('GETRANGE', fixed_key('mark'), 0, 31) ~= ARGV[3] then return {} end
+local RELAY_LATE_MS = 1000
 local now, last_rank = now_ms(ARGV[1]), tonumber(ARGV[2])
-local dead_exist = redis.call('ZCARD', PREFIX .. 'dead') > 0
+local dead_exist = redis.call('ZCARD', fixed_key('dead')) > 0
+
+-- What is new becomes ready together, before anything looks at the sets.
+local added = {}
+local function place_added()
+  for rank, adds in pairs(added) do redis.call('ZADD', ready_key(rank), unpack(adds)) end
+  added = {}
+end
 
 local last_stamp = 0
-local function create(item, key, rank, deadline, cause, payload, lineage, stamp)
+local function create(item, key, rank, deadline, cause, payload, lineage)
   redis.call('HSET', item, 'state', 'ready', 'rank', rank, 'deadline', deadline, 'enqueued', now,
     'attempt', 0, 'payload', payload, 'causes', 1, 'c:' .. cause, '1' .. lineage)
-  if not stamp then
-    redis.call('ZADD', ready_key(rank), deadline, key)
-  else
-    redis.call('HSET', item, 'state', 'suspended', 'stamp', stamp)
-    redis.call('ZADD', suspended_key(rank), stamp, key)
-    last_stamp = math.max(last_stamp, tonumber(stamp))
-  end
+  local adds = added[rank] or {}
+  added[rank], adds[#adds + 1], adds[#adds + 2] = adds, deadline, key
   count_fresh(rank)
+end
+
+-- What the ledger knows of an item that is new here: it waits where it waited.
+local function restore(item, key, rank, known)
+  place_added()
+  redis.call('HSET', item, 'attempt', known.attempts)
+  if known.attempts > 0 or known.delay > 0 then redis.call('HSET', item, 'error', 'restored') end
+  if known.ends > 0 then redis.call('HSET', item, 'ends', known.ends) end
+  if known.stamp > 0 then
+    redis.call('HSET', item, 'state', 'suspended', 'stamp', known.stamp)
+    last_stamp = math.max(last_stamp, known.stamp)
+  end
+  local waits = known.delay > 1
+  if waits then
+    redis.call('HSET', item, 'state', 'delayed')
+    redis.call('ZADD', fixed_key('delayed'), now + known.delay, key)
+  elseif known.stamp > 0 then
+    redis.call('ZADD', suspended_key(rank), known.stamp, key)
+  end
+  if waits or known.stamp > 0 then redis.call('ZREM', ready_key(rank), key) end
+end
+
+-- An item that waits for its next attempt is due when the ledger says, up to the time that the relay
+-- took to say it: another policy may have come into force.
+local function follow_ledger(key, rank, state, known)
+  local due = state == 'delayed' and known.delay > 1 and now + known.delay
+  local at = due and tonumber(redis.call('ZSCORE', fixed_key('delayed'), key) or nil)
+  if at and math.abs(at - due) > RELAY_LATE_MS then
+    redis.call('ZADD', fixed_key('delayed'), due, key)
+    if due < at then count_fresh(rank) end
+  end
 end
 
 -- Whether an item stands in the set of its state, where somebody will find it.
 local function is_placed(key, state, rank)
   local ends = state == 'delayed' or state == 'in_flight'
   local set = ends and string.gsub(state, '_', '-') or state .. ':' .. rank
-  local score = tonumber(redis.call('ZSCORE', PREFIX .. set, key) or nil)
+  local score = tonumber(redis.call('ZSCORE', fixed_key(set), key) or nil)
   return score and (not ends or score <= now + TIME_MS_MAX)
 end
 
@@ -39,7 +75,7 @@ end
 -- dropped, and one that has fallen out of its set (a part of Redis was lost) is ready again.
 local function look(key, item, cause)
   local seen = try('HMGET', item, 'state', 'c:' .. cause, 'n:' .. cause, 'rank',
-    'deadline', 'causes', 'attempt', 'ends') or { foreign = true }
+    'deadline', 'causes', 'ends') or { foreign = true }
   if not seen.foreign and not (seen[1] or seen[2] or seen[3] or seen[4]) then return nil end
   local rank, deadline, causes = number(seen[4]), number(seen[5]), number(seen[6])
   local is_sound = STATES[seen[1] or ''] and deadline and causes and rank
@@ -49,12 +85,13 @@ local function look(key, item, cause)
   end
   return {
     state = seen[1], known = seen[2] or seen[3], rank = rank, deadline = deadline, causes = causes,
-    is_worn_out = is_worn_out(seen[7], seen[8]),
+    is_worn_out = is_worn_out(seen[7]),
   }
 end
 
 local function found(key, item, cause)
   local seen = look(key, item, cause)
+  if seen then place_added() end
   if not seen or is_placed(key, seen.state, seen.rank) then return seen end
   drop('misplaced')
   local record = read(item)
@@ -132,23 +169,30 @@ local function is_dead(key, cause)
   return has == 1
 end
 
-local first, stamps = 5 + 2 * tonumber(ARGV[4]), {}
-for i = 5, first - 1, 2 do stamps[tonumber(ARGV[i])] = ARGV[i + 1] end
+local first, known_of = 5 + 5 * tonumber(ARGV[4]), {}
+for i = 5, first - 1, 5 do
+  known_of[tonumber(ARGV[i])] = {
+    stamp = tonumber(ARGV[i + 1]), attempts = tonumber(ARGV[i + 2]), ends = tonumber(ARGV[i + 3]),
+    delay = tonumber(ARGV[i + 4]),
+  }
+end
 
 local states = {}
 for i = first, #ARGV, 6 do
   local key, rank, cause, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3], ARGV[i + 4]
-  local lineage, stamp = ARGV[i + 5], stamps[#states + 1]
+  local lineage, known = ARGV[i + 5], known_of[#states + 1]
   local deadline, item, outcome = now + tonumber(ARGV[i + 2]), item_key(key), nil
   local is_buried = dead_exist and is_dead(key, cause)
   local seen = not is_buried and found(key, item, cause) or nil
   if is_buried then
     outcome = 'dead'
   elseif not seen then
-    create(item, key, rank, deadline, cause, payload, lineage, stamp)
+    create(item, key, rank, deadline, cause, payload, lineage)
+    if known then restore(item, key, rank, known) end
     outcome = 'new'
   elseif seen.known then
     restate(item, seen.state, payload)
+    if known then follow_ledger(key, rank, seen.state, known) end
     outcome = 'known'
   elseif seen.state == 'in_flight' or seen.is_worn_out then
     follow(item, rank, deadline, cause, payload, lineage)
@@ -159,6 +203,7 @@ for i = first, #ARGV, 6 do
   end
   states[#states + 1] = outcome
 end
+place_added()
 if last_stamp > 0 then raise_stamp(last_stamp) end
 wake()
 return states

@@ -12,8 +12,8 @@
 --          stands there: a gateway that lives beats again.
 
 local now, gateway, incarnation = now_ms(ARGV[1]), ARGV[2], ARGV[3]
-local alive, incarnations = PREFIX .. 'alive', PREFIX .. 'incarnations'
-local owners, table_key = PREFIX .. 'owners', PREFIX .. 'table'
+local alive, incarnations = fixed_key('alive'), fixed_key('incarnations')
+local owners, table_key = fixed_key('owners'), fixed_key('table')
 local OWNERS_MAX, OWNERS_BYTES_MAX = 10000, 16777216
 local GATEWAYS_MAX = 1000
 local id, born = short_field(table_key, 'id', 32), number(short_field(table_key, 'born', 15))

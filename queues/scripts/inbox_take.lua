@@ -4,7 +4,7 @@
 -- Returns  the notes in order
 -- Atomic   all of it. A note that is longer than any gateway writes is dropped.
 
-local inbox, notes, room = PREFIX .. 'inbox', {}, tonumber(ARGV[3])
+local inbox, notes, room = fixed_key('inbox'), {}, tonumber(ARGV[3])
 while #notes < tonumber(ARGV[1]) and room > 0 do
   local note = redis.call('LPOP', inbox)
   if not note then break end

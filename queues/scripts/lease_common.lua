@@ -7,15 +7,15 @@
 
 local LAST_CLASS = 2
 
-local function waiting_key(rank) return PREFIX .. 'waiting:' .. tostring(rank) end
+local function waiting_key(rank) return fixed_key('waiting:' .. tostring(rank)) end
 
 -- Every number goes to the server whole: Lua would write a large one with an exponent.
 local function whole(number) return string.format('%.0f', number) end
 
 local function forget(holder)
-  redis.call('ZREM', PREFIX .. 'expiries', holder)
-  redis.call('HDEL', PREFIX .. 'tokens', holder)
-  redis.call('HDEL', PREFIX .. 'holds', holder)
+  redis.call('ZREM', fixed_key('expiries'), holder)
+  redis.call('HDEL', fixed_key('tokens'), holder)
+  redis.call('HDEL', fixed_key('holds'), holder)
 end
 
 -- Rank, slots and cost of a hold; nil for what is none, which is dropped.
@@ -34,9 +34,9 @@ local HOLDS_MAX, HOLDS_BYTES_MAX = 100000, 67108864
 local function held(but)
   local slots, cost = {}, {}
   for rank = 0, LAST_CLASS do slots[rank], cost[rank] = 0, 0 end
-  local flat = whole_hash(PREFIX .. 'holds', HOLDS_MAX, HOLDS_BYTES_MAX)
+  local flat = whole_hash(fixed_key('holds'), HOLDS_MAX, HOLDS_BYTES_MAX)
   if not flat then
-    drop('lease', PREFIX .. 'holds')
+    drop('lease', fixed_key('holds'))
     flat = {}
   end
   for i = 1, #flat, 2 do
@@ -52,16 +52,16 @@ local function held(but)
 end
 
 local function next_token()
-  local token = try('INCR', PREFIX .. 'fence')
+  local token = try('INCR', fixed_key('fence'))
   if token and token > 0 and token < 2 ^ 53 then return token end
-  drop('number', PREFIX .. 'fence')
-  return redis.call('INCR', PREFIX .. 'fence')
+  drop('number', fixed_key('fence'))
+  return redis.call('INCR', fixed_key('fence'))
 end
 
 local function hold(name, rank, slots, cost, expires)
   local token = next_token()
-  redis.call('ZADD', PREFIX .. 'expiries', whole(expires), name)
-  redis.call('HSET', PREFIX .. 'tokens', name, token)
-  redis.call('HSET', PREFIX .. 'holds', name, rank .. ' ' .. slots .. ' ' .. cost)
+  redis.call('ZADD', fixed_key('expiries'), whole(expires), name)
+  redis.call('HSET', fixed_key('tokens'), name, token)
+  redis.call('HSET', fixed_key('holds'), name, rank .. ' ' .. slots .. ' ' .. cost)
   return token
 end

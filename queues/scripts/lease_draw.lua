@@ -13,7 +13,7 @@ for rank = 0, LAST_CLASS do
     hold(name .. '/' .. rank, rank, 0, ARGV[4 + rank], now + tonumber(ARGV[3]))
   end
 end
-local first = redis.call('ZRANGE', PREFIX .. 'expiries', 0, 0, 'WITHSCORES')[2]
+local first = redis.call('ZRANGE', fixed_key('expiries'), 0, 0, 'WITHSCORES')[2]
 local answer = { first and math.max(0, tonumber(first) - now) or -1 }
 local slots, cost = held('')
 for rank = 0, LAST_CLASS do

@@ -2,17 +2,17 @@
 
 -- What has no place among the expiries would be held for ever.
 local function forget_unplaced(hash)
-  if redis.call('HLEN', PREFIX .. hash) == redis.call('ZCARD', PREFIX .. 'expiries') then return end
-  for _, holder in ipairs(redis.call('HKEYS', PREFIX .. hash)) do
-    if not redis.call('ZSCORE', PREFIX .. 'expiries', holder) then
+  if redis.call('HLEN', fixed_key(hash)) == redis.call('ZCARD', fixed_key('expiries')) then return end
+  for _, holder in ipairs(redis.call('HKEYS', fixed_key(hash))) do
+    if not redis.call('ZSCORE', fixed_key('expiries'), holder) then
       drop('lease')
-      redis.call('HDEL', PREFIX .. hash, holder)
+      redis.call('HDEL', fixed_key(hash), holder)
     end
   end
 end
 
 local function forget_expired(now)
-  local expiries, beyond = PREFIX .. 'expiries', '(' .. whole(now + TIME_MS_MAX)
+  local expiries, beyond = fixed_key('expiries'), '(' .. whole(now + TIME_MS_MAX)
   for _, gone in ipairs(redis.call('ZRANGEBYSCORE', expiries, '-inf', now)) do forget(gone) end
   for _, far in ipairs(redis.call('ZRANGEBYSCORE', expiries, beyond, '+inf')) do
     drop('lease')

@@ -6,11 +6,11 @@
 
 local leases = {}
 local now = now_ms(ARGV[1])
-local flat = redis.call('ZRANGEBYSCORE', PREFIX .. 'expiries', '(' .. whole(now),
+local flat = redis.call('ZRANGEBYSCORE', fixed_key('expiries'), '(' .. whole(now),
   whole(now + TIME_MS_MAX), 'WITHSCORES')
 for i = 1, #flat, 2 do
-  local rank, slots, cost = hold_of(flat[i], short_field(PREFIX .. 'holds', flat[i], 32))
-  local token = rank and number(short_field(PREFIX .. 'tokens', flat[i], 17))
+  local rank, slots, cost = hold_of(flat[i], short_field(fixed_key('holds'), flat[i], 32))
+  local token = rank and number(short_field(fixed_key('tokens'), flat[i], 17))
   if token and slots ~= 0 then
     leases[#leases + 1] = { flat[i], token, tonumber(flat[i + 1]), rank, cost }
   end

@@ -5,8 +5,8 @@
 -- Atomic   all of it.
 
 local now, holder = now_ms(ARGV[1]), ARGV[2]
-local expires = tonumber(redis.call('ZSCORE', PREFIX .. 'expiries', holder) or nil)
-if redis.call('HGET', PREFIX .. 'tokens', holder) ~= ARGV[3] then return 0 end
+local expires = tonumber(redis.call('ZSCORE', fixed_key('expiries'), holder) or nil)
+if redis.call('HGET', fixed_key('tokens'), holder) ~= ARGV[3] then return 0 end
 if not expires or expires <= now then return 0 end
-redis.call('ZADD', PREFIX .. 'expiries', now + tonumber(ARGV[4]), holder)
+redis.call('ZADD', fixed_key('expiries'), now + tonumber(ARGV[4]), holder)
 return 1

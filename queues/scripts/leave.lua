@@ -4,6 +4,6 @@
 -- Returns  1 if it was known, else 0
 -- Atomic   all of it.
 
-redis.call('HDEL', PREFIX .. 'seen', ARGV[1])
-redis.call('HDEL', PREFIX .. 'beats', ARGV[1])
-return redis.call('ZREM', PREFIX .. 'expiries', ARGV[1])
+redis.call('HDEL', fixed_key('seen'), ARGV[1])
+redis.call('HDEL', fixed_key('beats'), ARGV[1])
+return redis.call('ZREM', fixed_key('expiries'), ARGV[1])

@@ -3,15 +3,15 @@
 -- ARGV     key of the item
 -- Returns  { state, rank, ms at which the state ends or '', items of the top rank that wait where it
 --          is of another, items of its own and the other ranks that are due before it, attempts so
---          far, last error }; {} where no live item has the key
+--          far, last error, token of the claim that has it }; {} where no live item has the key
 -- Atomic   one moment; changes nothing.
 
 local key = ARGV[1]
 local record = read(item_key(key))
 if not record then return {} end
 local rank, ends = tonumber(record.rank), ''
-if record.state == 'delayed' then ends = redis.call('ZSCORE', PREFIX .. 'delayed', key) or '' end
-if record.state == 'in_flight' then ends = redis.call('ZSCORE', PREFIX .. 'in-flight', key) or '' end
+if record.state == 'delayed' then ends = redis.call('ZSCORE', fixed_key('delayed'), key) or '' end
+if record.state == 'in_flight' then ends = redis.call('ZSCORE', fixed_key('in-flight'), key) or '' end
 local top, before = 0, 0
 if record.state == 'suspended' then before = redis.call('ZRANK', suspended_key(rank), key) or 0 end
 if record.state == 'ready' then before = redis.call('ZCARD', suspended_key(rank)) end
@@ -23,4 +23,5 @@ if record.state == 'ready' or record.state == 'suspended' then
     end
   end
 end
-return { record.state, rank, ends, top, before, tonumber(record.attempt), record.error or '' }
+return { record.state, rank, ends, top, before, tonumber(record.attempt), record.error or '',
+  record.state == 'in_flight' and record.token or '' }

@@ -4,7 +4,7 @@
 -- Returns  for each entry: { stream id, bytes }
 -- Atomic   one moment. No body is read.
 
-local aside, kept = PREFIX .. 'aside', {}
+local aside, kept = fixed_key('aside'), {}
 if redis.call('HLEN', aside) > tonumber(ARGV[1]) then drop('aside', aside) end
 for _, id in ipairs(redis.call('HKEYS', aside)) do
   if #id <= 40 and string.find(id, '^%d+-%d+$') then

@@ -5,7 +5,7 @@
 -- Atomic   all of it. A mailbox whose entries are numbered beyond the clock is given up with all
 --          that is in it: nobody who reads it in order would find what comes later.
 
-local mail, mailbox = PREFIX .. 'mail', PREFIX .. 'mailbox'
+local mail, mailbox = fixed_key('mail'), fixed_key('mailbox')
 if redis.call('XLEN', mail) >= tonumber(ARGV[1]) then return 0 end
 local id = short_text(mailbox, 16)
 if not (id and #id == 16 and string.find(id, '^%x+$')) then

@@ -4,7 +4,7 @@
 -- Returns  1, or 0 where it is not there
 -- Atomic   all of it.
 
-if redis.call('HDEL', PREFIX .. 'aside', ARGV[1]) == 0 then return 0 end
-redis.call('SETNX', PREFIX .. 'mailbox', ARGV[2])
-redis.call('XADD', PREFIX .. 'mail', '*', 'mailbox', redis.call('GET', PREFIX .. 'mailbox'), 'body', ARGV[3])
+if redis.call('HDEL', fixed_key('aside'), ARGV[1]) == 0 then return 0 end
+redis.call('SETNX', fixed_key('mailbox'), ARGV[2])
+redis.call('XADD', fixed_key('mail'), '*', 'mailbox', redis.call('GET', fixed_key('mailbox')), 'body', ARGV[3])
 return 1

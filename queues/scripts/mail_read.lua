@@ -6,7 +6,7 @@
 --          ago it was put there }
 -- Atomic   one moment. An entry that is longer than any gateway writes leaves the mailbox.
 
-local mail, taken = PREFIX .. 'mail', PREFIX .. 'taken'
+local mail, taken = fixed_key('mail'), fixed_key('taken')
 local entries, after, room, now = {}, ARGV[1], tonumber(ARGV[4]), server_ms()
 while #entries < tonumber(ARGV[2]) and room > 0 do
   -- One at a time: no command tells how long an entry is.

@@ -4,13 +4,13 @@
 -- Returns  1, or 0 where it is not there or there is no room; then it is gone all the same
 -- Atomic   all of it.
 
-local found = redis.call('XRANGE', PREFIX .. 'mail', ARGV[1], ARGV[1])
-redis.call('XDEL', PREFIX .. 'mail', ARGV[1])
-redis.call('HDEL', PREFIX .. 'taken', ARGV[1])
-if #found == 0 or redis.call('HLEN', PREFIX .. 'aside') >= tonumber(ARGV[2]) then return 0 end
+local found = redis.call('XRANGE', fixed_key('mail'), ARGV[1], ARGV[1])
+redis.call('XDEL', fixed_key('mail'), ARGV[1])
+redis.call('HDEL', fixed_key('taken'), ARGV[1])
+if #found == 0 or redis.call('HLEN', fixed_key('aside')) >= tonumber(ARGV[2]) then return 0 end
 for i = 1, #found[1][2], 2 do
   if found[1][2][i] == 'body' then
-    redis.call('HSET', PREFIX .. 'aside', ARGV[1], found[1][2][i + 1])
+    redis.call('HSET', fixed_key('aside'), ARGV[1], found[1][2][i + 1])
   end
 end
 return 1

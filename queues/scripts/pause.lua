@@ -4,4 +4,4 @@
 -- Returns  1 if it was not paused, else 0
 -- Atomic   all of it. What is in flight goes on, and so does enqueuing.
 
-return redis.call('HSETNX', PREFIX .. 'paused', ARGV[1], '1')
+return redis.call('HSETNX', fixed_key('paused'), ARGV[1], '1')

@@ -11,7 +11,7 @@ local SETS = { delayed = 'delayed', in_flight = 'in-flight' }
 local state, offset, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local function page()
-  if SETS[state] then return keys_of(PREFIX .. SETS[state], offset, offset + limit - 1) end
+  if SETS[state] then return keys_of(fixed_key(SETS[state]), offset, offset + limit - 1) end
   local all, keys = {}, {}
   if state == 'ready' then
     all = service_order(offset + limit, LAST_RANK, {})
@@ -33,7 +33,7 @@ for _, key in ipairs(page()) do
   if #record > 0 then
     local ends = ''
     if SETS[state] then
-      ends = redis.call('ZSCORE', PREFIX .. SETS[state], key)
+      ends = redis.call('ZSCORE', fixed_key(SETS[state]), key)
     end
     items[#items + 1] = { key, tonumber(redis.call('HGET', item_key(key), 'attempt')), record, ends }
   end

@@ -7,14 +7,14 @@
 --          cancelled leaves instead. What had been begun counts one more end; of what had not, the
 --          delivery was no attempt (decision queues/0041).
 
-local flying, now = PREFIX .. 'in-flight', now_ms(ARGV[1])
+local flying, now = fixed_key('in-flight'), now_ms(ARGV[1])
 local beyond = '(' .. string.format('%.0f', now + TIME_MS_MAX)
 -- What would end later than anything may was put there by nobody, and ends now.
 for _, set in ipairs({ 'in-flight', 'delayed' }) do
-  local far = redis.call('ZRANGEBYSCORE', PREFIX .. set, beyond, '+inf', 'LIMIT', 0, ARGV[2])
+  local far = redis.call('ZRANGEBYSCORE', fixed_key(set), beyond, '+inf', 'LIMIT', 0, ARGV[2])
   for _, key in ipairs(far) do
     drop('time')
-    redis.call('ZADD', PREFIX .. set, now, key)
+    redis.call('ZADD', fixed_key(set), now, key)
   end
 end
 local ended = redis.call('ZRANGEBYSCORE', flying, '-inf', now, 'LIMIT', 0, ARGV[2])
@@ -26,6 +26,7 @@ for _, key in ipairs(ended) do
   elseif record then
     local was_begun = record.begun and 1 or 0
     record.ends = tostring((number(record.ends) or 0) + was_begun)
+    record.lost, record.lost_at = record.token, now
     record.attempt = tostring(tonumber(record.attempt) - (1 - was_begun))
     absorb_successor(record)
     let_wait(key, record)

@@ -9,7 +9,7 @@ local expires, results = now_ms(ARGV[1]) + tonumber(ARGV[2]), {}
 for i = 3, #ARGV, 2 do
   local seen = try('HMGET', item_key(ARGV[i]), 'token', 'cancelled') or {}
   local kept = seen[1] == ARGV[i + 1] and not seen[2]
-  if kept then redis.call('ZADD', PREFIX .. 'in-flight', expires, ARGV[i]) end
+  if kept then redis.call('ZADD', fixed_key('in-flight'), expires, ARGV[i]) end
   results[#results + 1] = kept and 1 or 0
 end
 return results

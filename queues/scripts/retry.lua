@@ -8,13 +8,13 @@
 --          back here if it was none. What was cancelled leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
-local delayed = PREFIX .. 'delayed'
+local delayed = fixed_key('delayed')
 local first = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
 for i = 4, #ARGV, 3 do
   local key, due = ARGV[i], now + tonumber(ARGV[i + 2])
   local record = holds(key, ARGV[i + 1]) and read(item_key(key))
   if record then
-    redis.call('ZREM', PREFIX .. 'in-flight', key)
+    redis.call('ZREM', fixed_key('in-flight'), key)
     if record.cancelled then
       finish(key, record)
     else

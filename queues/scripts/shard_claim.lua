@@ -6,13 +6,13 @@
 -- Atomic   all of it. A gateway that is not alive, or not this process, gets none.
 
 local now, gateway = now_ms(ARGV[1]), ARGV[2]
-local alive, owners = PREFIX .. 'alive', PREFIX .. 'owners'
+local alive, owners = fixed_key('alive'), fixed_key('owners')
 local had, is_new = {}, false
 local function lives(name)
   local until_ms = redis.call('ZSCORE', alive, name)
   return until_ms and tonumber(until_ms) > now
 end
-if redis.call('HGET', PREFIX .. 'incarnations', gateway) ~= ARGV[3] then return { had, {} } end
+if redis.call('HGET', fixed_key('incarnations'), gateway) ~= ARGV[3] then return { had, {} } end
 if not lives(gateway) then return { had, {} } end
 for i = 4, #ARGV do
   local owner = redis.call('HGET', owners, ARGV[i])

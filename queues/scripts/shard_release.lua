@@ -4,8 +4,8 @@
 -- Returns  the gateways that are left
 -- Atomic   all of it. Nothing happens to a name that another process goes by.
 
-local gateway, owners = ARGV[1], PREFIX .. 'owners'
-local alive, incarnations = PREFIX .. 'alive', PREFIX .. 'incarnations'
+local gateway, owners = ARGV[1], fixed_key('owners')
+local alive, incarnations = fixed_key('alive'), fixed_key('incarnations')
 if redis.call('HGET', incarnations, gateway) == ARGV[2] then
   local shards = {}
   for i = 4, #ARGV do shards[#shards + 1] = ARGV[i] end

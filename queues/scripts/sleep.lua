@@ -16,11 +16,11 @@ for rank = 0, least do
   end
   lists[#lists + 1] = wake_key(rank)
 end
-local due = tonumber(redis.call('ZRANGE', PREFIX .. 'delayed', 0, 0, 'WITHSCORES')[2])
+local due = tonumber(redis.call('ZRANGE', fixed_key('delayed'), 0, 0, 'WITHSCORES')[2])
 if due then pause = math.max(0, math.min(pause, due - now_ms(ARGV[1]))) end
 if pause == 0 then return 0 end
 redis.call('DEL', unpack(lists))
-if redis.call('PTTL', PREFIX .. 'sleeping') < pause then
-  redis.call('SET', PREFIX .. 'sleeping', '1', 'PX', pause + 1000)
+if redis.call('PTTL', fixed_key('sleeping')) < pause then
+  redis.call('SET', fixed_key('sleeping'), '1', 'PX', pause + 1000)
 end
 return pause

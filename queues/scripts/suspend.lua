@@ -14,7 +14,7 @@ for i = 2, #ARGV, 2 do
   local key = ARGV[i]
   local record = holds(key, ARGV[i + 1]) and read(item_key(key))
   if record then
-    redis.call('ZREM', PREFIX .. 'in-flight', key)
+    redis.call('ZREM', fixed_key('in-flight'), key)
     if record.cancelled then
       finish(key, record)
     else

@@ -60,7 +60,7 @@ local function use_every_command()
 end
 
 use_every_command()
-local owner, name = short_text(PREFIX .. 'owner', OWNER_BYTES_MAX), PREFIX .. 'owner'
+local owner, name = short_text(fixed_key('owner'), OWNER_BYTES_MAX), fixed_key('owner')
 local id = owner and string.match(owner, '^(%x+) ')
 if not id and redis.call('EXISTS', name) == 1 then drop('owner', name) end
 if ARGV[1] ~= '' and ARGV[4] == '1' and (not id or id == ARGV[1]) then
