@@ -1,4 +1,4 @@
-"""The table of error codes: what each code says to whoever gets it, at every door.
+"""Lists the error codes: what each code says to whoever gets it, at every door.
 
 The API answers with its status, clients and workers decide by it what to do next, and
 `workers/api/REFERENCE.md` and the OpenAPI document are written from it (actors/0071). A test holds
@@ -69,6 +69,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "tile_not_published": ErrorCode(404, "request"),
         "key_handover_invalid": ErrorCode(422, "request"),
         "outcome_not_sealed": ErrorCode(409, "request"),
+        "exhibit_refused": ErrorCode(409, "request"),
         "binding_manifest_unknown": ErrorCode(404, "request"),
         "envelope_erased": ErrorCode(410, "request"),
         "operator_decision_invalid": ErrorCode(422, "request"),
@@ -84,7 +85,9 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "quarantine_unknown": ErrorCode(404, "request"),
         "quarantine_reason_missing": ErrorCode(422, "request"),
         "audit_unanswerable": ErrorCode(None, "request"),
-        "state_as_of_unknown": ErrorCode(None, "request"),
+        "state_as_of_unknown": ErrorCode(409, "request"),
+        "state_as_of_ahead": ErrorCode(409, "request"),
+        "state_as_of_too_far": ErrorCode(409, "request"),
         "intent_invalid": ErrorCode(422, "request"),
         # What a model asks through the MCP server.
         "query_refused": ErrorCode(None, "request"),
@@ -181,18 +184,24 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "work_queue_unknown": ErrorCode(404, "request"),
         "work_request_invalid": ErrorCode(422, "request"),
         "work_request_key_reserved": ErrorCode(422, "request"),
+        "work_tags_invalid": ErrorCode(422, "request"),
         "work_request_conflict": ErrorCode(409, "request"),
         "work_request_unknown": ErrorCode(404, "request"),
         "work_request_lost": ErrorCode(410, "request"),
         "work_request_not_dead": ErrorCode(409, "request"),
         "work_request_not_cancellable": ErrorCode(409, "request"),
         "work_item_full": ErrorCode(409, "request"),
+        "bulk_operation_unknown": ErrorCode(404, "request"),
+        "bulk_operations_too_many": ErrorCode(429, "service", is_retryable=True),
+        "work_queues_too_many": ErrorCode(429, "service", is_retryable=True),
+        "queue_registration_invalid": ErrorCode(422, "request"),
         "work_requests_too_many": ErrorCode(429, "service", is_retryable=True),
         "waits_full": ErrorCode(503, "service", is_retryable=True),
         "too_many_listeners": ErrorCode(503, "service", is_retryable=True),
         "authority_sweep_running": ErrorCode(409, "service"),
         "authority_sweep_put_off": ErrorCode(429, "service", is_retryable=True, may_be_taken=True),
         "queue_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "mail_key_missing": ErrorCode(503, "service", is_retryable=True),
         "queue_refused": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "queue_mark_differs": ErrorCode(None, "service", is_retryable=True),
         "queue_unknown_priority": ErrorCode(422, "request"),
@@ -208,6 +217,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "batch_review_item_repeated": ErrorCode(422, "request"),
         "batch_review_not_recorded": ErrorCode(422, "request"),
         "batch_review_too_large": ErrorCode(413, "request"),
+        "review_decided_meanwhile": ErrorCode(409, "request"),
         # Undoing and replaying.
         "operation_not_found": ErrorCode(404, "request"),
         "epoch_not_found": ErrorCode(404, "request"),
@@ -307,6 +317,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         # What a client says itself, and a command before there is a service.
         "gateway_unreachable": ErrorCode(None, "service", is_retryable=True, may_be_taken=True),
         "gateway_failed": ErrorCode(None, "service", may_be_taken=True),
+        "job_result_invalid": ErrorCode(None, "request", may_be_taken=True),
         "settings_invalid": ErrorCode(None, "caller"),
         "plugin_invalid": ErrorCode(None, "caller"),
         "foreign_code_ended": ErrorCode(None, "unknown"),

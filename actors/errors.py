@@ -1,4 +1,4 @@
-"""The errors that an actor answers instead of a result; `error_codes` says which to ask again."""
+"""Defines the errors that an actor answers; `error_codes` says which to ask again."""
 
 from typing import Any
 

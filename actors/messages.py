@@ -1,4 +1,4 @@
-"""The messages that a session actor takes, and the slot that its answer fills."""
+"""Defines the messages that a session actor takes, and the slot that its answer fills."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -209,11 +209,6 @@ class VerifyThoughtChain(Message):
 @dataclass(slots=True)
 class FinalizeMerkle(Message):
     """Seal the session and return its root (`merkle_finalize`)."""
-
-
-@dataclass(slots=True)
-class ReadMerkleRoot(Message):
-    """Return the root of the session, null until it is finalized (`merkle_root`)."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Loops that serve many: what wakes them, and what keeps them running.
+"""Keeps loops that serve many running, and wakes them.
 
 An error of one message or entry ends a turn, not the process.
 
@@ -27,7 +27,7 @@ COLLECT_S = 0.05
 _log = structlog.get_logger(__name__)
 
 
-async def kept_up(name: str, run: Callable[[], Awaitable[None]]) -> None:
+async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
     """Run a loop until it returns, and start it again after each failure.
 
     Raises:

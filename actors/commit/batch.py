@@ -1,4 +1,4 @@
-"""One transaction of the committer: it runs callers' units one by one, and is halved if it fails.
+"""Runs callers' units one by one in one transaction of the committer, which is halved if it fails.
 
 A unit that fails is undone alone. Some failures show only for the transaction as a whole: a value
 that the store cannot hold is found when everything is written at the end, and anchoring is shared.
@@ -100,7 +100,7 @@ def units_of(parts: Sequence[BatchPart]) -> Iterator[Unit]:
     return (unit for part in parts for unit in part.units)
 
 
-def halved(parts: list[BatchPart]) -> list[list[BatchPart]]:
+def halve(parts: list[BatchPart]) -> list[list[BatchPart]]:
     """Cut parts in two, to be written in this order; a single unit stays whole."""
     if len(parts) > 1:
         middle = len(parts) // 2
@@ -112,13 +112,13 @@ def halved(parts: list[BatchPart]) -> list[list[BatchPart]]:
     return [[replace(part, end=middle)], [replace(part, first=middle)]]
 
 
-def taken_apart(parts: list[BatchPart], cause: Exception) -> list[list[BatchPart]]:
+def split_failed(parts: list[BatchPart], cause: Exception) -> list[list[BatchPart]]:
     """Cut parts that failed in two, or mark a single unit as refused.
 
     Raises:
         Exception: the cause, where there is no unit to blame.
     """
-    halves = halved(parts)
+    halves = halve(parts)
     if len(halves) > 1:
         return halves
     [part] = parts

@@ -1,4 +1,4 @@
-"""Belief events as units: collected session by session, recorded and anchored all together.
+"""Collects belief events session by session, and records and anchors them all together.
 
 One operation of the log names the new events of all sessions in a transaction, so an elimination
 does not cost an operation each. The units only collect their events. When all units have run, the
@@ -107,7 +107,7 @@ def _operations(pending: list[PendingBelief]) -> Iterator[list[PendingBelief]]:
 def _anchor(batches: list[BeliefBatch], context: CommitContext) -> SubmissionResult:
     intent = AnchorBelief(
         intent_key=digest([batch.head_event_hash for batch in batches]),
-        anchor=BeliefAnchor(sessions=[batch.anchored() for batch in batches]),
+        anchor=BeliefAnchor(sessions=[batch.anchored_events() for batch in batches]),
     )
     document = context.orchestrator.construct(
         intent, context.transaction, actor="system", session_id=None

@@ -186,7 +186,7 @@ def _conclude_refusal(
     rejection = wrote.rejection
     if rejection.check == "V11":
         return "out_of_capacity", wrote
-    refused = evaluation.refused(rejection.check, rejection.reason_code)
+    refused = evaluation.refuse(rejection.check, rejection.reason_code)
     if refused is None:
         return "rejected", wrote
     conflicts = _conflicts_of(context, wrote)

@@ -1,4 +1,4 @@
-"""Units that erase payloads, and that set and lift legal holds (P6)."""
+"""Defines the units that erase payloads, and that set and lift legal holds (P6)."""
 
 from dataclasses import dataclass
 

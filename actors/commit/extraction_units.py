@@ -1,4 +1,4 @@
-"""The steps of an extraction that a worker performs, in the transactions of its reports (§16).
+"""Takes an extraction's steps that a worker performs, in the transactions of its reports (§16).
 
 A run has one open request while it goes on, so it always comes back to a worker (decision
 kernel/0291). Each report of one takes the run as it stands on the record and makes its next step. A
@@ -46,6 +46,7 @@ from kernel.records.extraction import (
 )
 from kernel.records.running_extractions import has_changed_source
 from kernel.values.canonical import digest
+from kernel.work.attempts import RetryPause, record_failure
 from kernel.work.contents import ExtractionTask
 from kernel.work.errors import WorkRefused
 from kernel.work.extraction_sources import SourceText, read_source
@@ -68,8 +69,9 @@ from kernel.work.reports import (
 )
 from kernel.work.requests import read_content
 
-Reported = tuple[ReportOutcome, Submitted | None]
-"""The outcome of a report, and the result of the operation if there was one."""
+Reported = tuple[ReportOutcome, Submitted | RetryPause | None]
+"""The outcome of a report, and the result of the operation if there was one, or the pause until the
+next attempt."""
 
 RESTARTED: Final = "Extraction restarted because document was updated"
 """The first step of the run that follows one whose source changed says so (INV-EXT-6)."""
@@ -175,7 +177,7 @@ class _Run:
 
     def fail(self, code: str, failure: Failure | None = None) -> Reported:
         """End the running try as its failure says."""
-        ending = ending_of(failure or FAILURES.get(code, UNKNOWN), self._blocked_before())
+        ending = ending_of(failure or FAILURES.get(code, UNKNOWN), self._count_blocked())
         if ending.block_reason is None:
             result = self.step("abandoned", code)
             return _refusal_in(result) or self.bury(code, result)
@@ -191,6 +193,7 @@ class _Run:
                 after_attempt=self.last["attempt_number"],
                 delay_s=ending.retry_s,
                 priority=self.request.priority,
+                tags=self.request.document.get("tags", {}),
             )
         return self.close(result, **stated)
 
@@ -205,10 +208,14 @@ class _Run:
 
     def _ask_anew(self, cause: str) -> str:
         return request_replacement(
-            self.context.transaction, self.content, cause, priority=self.request.priority
+            self.context.transaction,
+            self.content,
+            cause,
+            priority=self.request.priority,
+            tags=self.request.document.get("tags", {}),
         )
 
-    def _blocked_before(self) -> int:
+    def _count_blocked(self) -> int:
         """Count the tries that were blocked and cost one of those that follow by themselves."""
         steps = attempts_of(
             self.context.transaction, self.task.extraction_run_id, limit=ATTEMPTS_READ_MAX
@@ -273,6 +280,8 @@ def fail_extraction(context: CommitContext, request: Request, report: Extraction
     run = _run(context, request)
     if run is None:
         return "unknown", None
+    if report.delivery is not None and report.error is not None:
+        record_failure(context.transaction, request, report.delivery, report.error)
     if run.state != "running" or run.last is None:
         return "early", None
     source = _read(context.transaction, run.task.source_ref)

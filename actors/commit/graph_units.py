@@ -1,4 +1,4 @@
-"""Units of the causal graph: merge a delta into it, and open an incident over it."""
+"""Merges a delta into the causal graph, and opens an incident over it: two units."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

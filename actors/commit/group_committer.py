@@ -1,4 +1,4 @@
-"""Group commit: what the actors submit while one batch is being written is the next batch.
+"""Commits in groups: what the actors submit while one batch is being written is the next batch.
 
 An idle committer commits at once; a busy one collects whatever waits, up to a limit. A unit that
 fails is undone alone; one that fails the whole transaction is found by halving, refused on the
@@ -46,9 +46,9 @@ from actors.commit.batch import (
     anchor,
     answer_all,
     fail_unsettled,
-    halved,
+    halve,
     run_units,
-    taken_apart,
+    split_failed,
     units_of,
     whole,
 )
@@ -110,6 +110,9 @@ class CommittedTransaction:
     durable: bool
     results: list[Any]
     """The result of every unit whose outcome is durable."""
+
+    ended: Sequence[tuple[str, int]]
+    """The requests that it has ended; see `Recorded.ended`."""
 
 
 class Committer:
@@ -266,9 +269,9 @@ class Committer:
         if recorded is not None and not all(isinstance(unit, _QUIET) for unit in units):
             _tell(self._committed, recorded)
         results = _each_once(result for waiting in batch for result in waiting.results or ())
-        _tell(
-            self._measured, CommittedTransaction(len(units), seconds, recorded is not None, results)
-        )
+        ended = () if recorded is None else recorded.ended
+        is_durable = recorded is not None
+        _tell(self._measured, CommittedTransaction(len(units), seconds, is_durable, results, ended))
 
     def _learn(self, units: int, seconds: float) -> None:
         """Learn from how long a batch took; small ones show the cost of a commit, not of a unit."""
@@ -293,13 +296,13 @@ class Committer:
                 is_held = isinstance(error.__cause__, LedgerHeld)
                 break
             except _TooLongToHold:
-                to_write.extendleft(reversed(halved(parts)))
+                to_write.extendleft(reversed(halve(parts)))
             except OF_THE_LEDGER:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, a unit is to blame for it
                 units = sum(1 for _ in units_of(parts))
                 _log.warning("batch_taken_apart", units=units, error=repr(error))
-                to_write.extendleft(reversed(taken_apart(parts, error)))
+                to_write.extendleft(reversed(split_failed(parts, error)))
         return recorded, is_held
 
     def _write_at_once(self, parts: list[BatchPart]) -> Recorded | None:
@@ -324,8 +327,8 @@ class Committer:
     def _commit_parts(self, parts: list[BatchPart], *, hinted: bool) -> Recorded | None:
         for _ in range(COMPUTED_MAX):
             with suppress(HeadMoved):
-                return self._commit_once(parts, self._ledger.computed, hinted=hinted)
-        if self._computed_s > HELD_S and len(halved(parts)) > 1:
+                return self._commit_once(parts, self._ledger.optimistic_transaction, hinted=hinted)
+        if self._computed_s > HELD_S and len(halve(parts)) > 1:
             raise _TooLongToHold
         # Others are always faster; nobody is while the head is held.
         return self._commit_once(parts, lambda _: self._ledger.transaction(), hinted=hinted)
@@ -437,6 +440,9 @@ class _TooLongToHold(Exception):
     """Raised when a batch is to be written in parts, so that nobody waits long for the head."""
 
 
+_POLICY = "the policy that the last batch was under"
+
+
 class _HintFailed(Exception):
     """Raised when reading ahead failed; the transaction is tried again without it."""
 
@@ -450,10 +456,13 @@ def _read_ahead(
         _HintFailed: what was kept may be incomplete, and the transaction may be spoilt.
     """
     try:
-        policy = transaction.policy_generation_id()
+        # The generation of the batch before is nearly always in force; what names another key is
+        # read when it is asked for.
+        policy = transaction.kept.get(_POLICY) or transaction.policy_generation_id()
         epochs: Iterator[RecordKey] = (shard_epoch_key(fence.shard) for fence in fences)
         units = (records_read(unit, policy) for unit in units_of(parts))
         read_ahead(transaction, chain(epochs, *units))
+        transaction.kept[_POLICY] = transaction.policy_generation_id()
     except OF_THE_LEDGER:
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The unit that accepts the head of a ledger that went back."""
+"""Defines the unit that accepts the head of a ledger that went back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Units of the detection of implications: a run with what it emits, and a detector's halt (§19.1).
+"""Records a run of the detection of implications with what it emits, and a halt (§19.1).
 
 A run and everything that it emits are one transaction, so that a crash loses and doubles nothing
 (decision kernel/0298).

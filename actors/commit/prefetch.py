@@ -53,7 +53,7 @@ def earlier_answer_to(intent: Intent, actor: str, policy: str) -> list[RecordKey
     return [idempotency_key_key(key)]
 
 
-def records_named(document: object) -> list[RecordKey]:
+def records_of_envelope(document: object) -> list[RecordKey]:
     """Return the nodes that an envelope of a caller's declares; it was not validated yet."""
     keys: list[RecordKey] = []
     if not isinstance(document, dict):
@@ -96,7 +96,7 @@ def _of_link(intent: LinkInput) -> list[RecordKey]:
     ]
 
 
-def _of_adapted(intent: AdaptFields) -> list[RecordKey]:
+def _of_adaptation(intent: AdaptFields) -> list[RecordKey]:
     return [(Around.BELOW, intent.node_id), (Around.BEHIND, intent.node_id)]
 
 
@@ -110,7 +110,7 @@ def _of_recalculation(intent: RecalculateAuthority) -> list[RecordKey]:
     ]
 
 
-def _of_enqueued(intent: EnqueueRecompute) -> list[RecordKey]:
+def _of_enqueue(intent: EnqueueRecompute) -> list[RecordKey]:
     # One that cascades writes its requests down; a page has planned them on a snapshot.
     around = Around.BELOW if intent.asked_for.cascades else Around.ABOVE
     return [(around, request.target_cu_id) for request in intent.asked_for.requests]
@@ -163,8 +163,8 @@ _RECORDS: Mapping[type[Intent], Callable[[Any], list[RecordKey]]] = MappingProxy
         SynthesizeUnderstanding: _of_understanding,
         CreateClaim: _of_claim,
         LinkInput: _of_link,
-        AdaptFields: _of_adapted,
+        AdaptFields: _of_adaptation,
         RecalculateAuthority: _of_recalculation,
-        EnqueueRecompute: _of_enqueued,
+        EnqueueRecompute: _of_enqueue,
     }
 )

@@ -1,4 +1,4 @@
-"""Two bounded lanes that wait for one taker: the urgent one goes first (decision actors/0042).
+"""Keeps two bounded lanes for one taker: the urgent one goes first (decision actors/0042).
 
 A take that has anything urgent in it has others of a quarter of its size and no more, so that it is
 soon done. An endless stream of urgent work slows the others down and does not stop them.

@@ -1,4 +1,4 @@
-"""The units that record damage that a reader met, and that lift a quarantine (§17.5)."""
+"""Defines the units that record damage that a reader met, and that lift a quarantine (§17.5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The unit that seals a range of receipts: its root becomes an operation of the log (§17.5)."""
+"""Seals a range of receipts by a unit: its root becomes an operation of the log (§17.5)."""
 
 from dataclasses import dataclass
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from actors.commit.unit_context import CommitContext
 from actors.errors import ActorError, RefusalsTooMany, RequestSetAside, RequestUnprocessable
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.shards import Position, consumed_to
+from kernel.ledger.shards import Position, consumed_position
 from kernel.model.receipt import Receipt
 from kernel.transaction.refusal_runs import RefusalReason, RefusalRun, record_runs
 from kernel.values.canonical import sha256_hex
@@ -57,7 +57,7 @@ class SetAsideUnit:
     def run(self, context: CommitContext) -> RequestSetAside | None:
         """Leave the receipt and return the error for the caller; None if it was carried out."""
         transaction, at = context.transaction, self.position
-        known = consumed_to(transaction, self.session_id)
+        known = consumed_position(transaction, self.session_id)
         if known is not None and known.mailbox_id == at.mailbox_id and at.offset <= known.offset:
             return None
         receipt_id = f"receipt:{SET_ASIDE}:{at.mailbox_id}:{at.offset}"

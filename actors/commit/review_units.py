@@ -1,11 +1,13 @@
-"""Units of reviews: a batch of memberships, a decision about evidence (§13.6, §14.4).
+"""Records reviews: a batch of memberships, a decision about evidence (§13.6, §14.4).
 
 A batch is one transaction, so a crash leaves all of it or nothing: the operations of its items and
 its record are durable together, and one item that is refused changes nothing for the others
 (decision kernel/0293).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
@@ -24,6 +26,7 @@ from kernel.migration.job import discard
 from kernel.model.dumped import DumpOf
 from kernel.model.result import RejectedResult
 from kernel.model.stated_receipts import BatchReviewOperation, ReviewedItem, ReviewFailure
+from kernel.records.conflicts.adjudications import resolution_of
 from kernel.records.reviews.batch import (
     BatchReview,
     ItemOutcome,
@@ -38,6 +41,8 @@ from kernel.records.reviews.errors import ReviewRefused
 from kernel.records.reviews.evidence import (
     EvidenceKind,
     evidence_of,
+    evidence_record,
+    is_open,
     open_evidence,
     why_a_person_decides,
 )
@@ -60,6 +65,8 @@ class BatchReviewDocument(TypedDict):
     success_count: int
     failure_count: int
     failure_summary: NotRequired[list[Annotated[Document, DumpOf(ReviewFailure)]]]
+    reviewed_by: NotRequired[str]
+    grounds: NotRequired[str]
     schema_version: int
     duplicate: bool
 
@@ -134,15 +141,73 @@ class AdjudicateUnit:
 
 
 @dataclass(frozen=True, slots=True)
+class DecideAsSeenUnit:
+    """Confirm or reject evidence as somebody has seen it, and not as others left it since.
+
+    A confirmation that names no label confirms what the evidence says.
+    """
+
+    intent: Adjudicate
+    seen_operation_id: str
+    """The operation that wrote what was seen."""
+
+    def run(self, context: CommitContext) -> Submitted:
+        """Submit it as the user's.
+
+        Raises:
+            IntentInvalid: nothing is on record under the id.
+            ReviewRefused: `review_decided_meanwhile`.
+        """
+        intent = self.intent
+        record = evidence_record(context.transaction, intent.kind, intent.record_id)
+        if record is not None:
+            _check_seen(intent, record, self.seen_operation_id)
+            said = record["payload"].get(_LABELS[intent.kind])
+            if intent.normalized_label is None and isinstance(said, str):
+                intent = intent.model_copy(update={"normalized_label": said})
+        return _submit(context, intent)
+
+
+_LABELS: Mapping[EvidenceKind, str] = MappingProxyType(
+    {"relationship": "relationship_type", "observation": "disposition"}
+)
+
+
+def _check_seen(intent: Adjudicate, record: Document, seen_operation_id: str) -> None:
+    if is_open(intent.kind, record) and record["updated_by_operation_id"] == seen_operation_id:
+        return
+    payload = record["payload"]
+    adjudication = payload.get("adjudication")
+    became = payload.get("lifecycle_state")
+    message = f"it was written anew, and is {became}: look at it again"
+    if adjudication is not None and not is_open(intent.kind, record):
+        by, grounds = adjudication["adjudicated_by"], adjudication["grounds"]
+        message = f"it is {became} since {record['updated_at']}, by {by}: {grounds}"
+    raise ReviewRefused("review_decided_meanwhile", message, "record_id")
+
+
+@dataclass(frozen=True, slots=True)
 class DismissOutcomeUnit:
-    """Settle an outcome that a person has looked at; nothing else is done about it."""
+    """Settle an item that a person has looked at; nothing else is done about it."""
 
     receipt_id: str
     reason: str
+    decided_by: str | None = None
 
     def run(self, context: CommitContext) -> Submitted:
-        """Submit it as the user's."""
-        return discard(context.kernel, context.transaction, self.receipt_id, self.reason)
+        """Submit it as the user's.
+
+        Raises:
+            ReviewRefused: `review_decided_meanwhile`, where it is said who decides.
+        """
+        resolution = resolution_of(context.transaction, self.receipt_id)
+        if resolution is not None and self.decided_by is not None:
+            at, by = resolution["adjudicated_at"], resolution["operation_id"]
+            message = f"it is settled since {at}, by the operation {by}"
+            raise ReviewRefused("review_decided_meanwhile", message, "receipt_id")
+        return discard(
+            context.kernel, context.transaction, self.receipt_id, self.reason, self.decided_by
+        )
 
 
 @dataclass(frozen=True, slots=True)

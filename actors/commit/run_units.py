@@ -1,4 +1,4 @@
-"""The unit that seals a run (seed 003, L4): its digests become an operation of the log."""
+"""Defines the unit that seals a run (seed 003, L4): its digests become an operation of the log."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,8 +10,8 @@ from actors.orchestrator.intents import SealRun
 from kernel.landscape.record_anchors import anchor_groups, take_in_earlier
 from kernel.landscape.record_chain import Entry
 from kernel.landscape.runtime.records import digest_of_stretch
-from kernel.landscape.runtime.stretches import RuntimeRun, sealed_last
-from kernel.landscape.seals import check_over, seal_of, stated
+from kernel.landscape.runtime.stretches import RuntimeRun, last_sealed_row
+from kernel.landscape.seals import check_over, seal_body, seal_of
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
 from kernel.model.landscape_receipts import RunSealed
@@ -97,11 +97,11 @@ class SealRuntimeRunUnit:
         made, head = digest_of_stretch(view, stretch), view.head()
         ends_at_head = head.ec_sequence_number == stretch.last
         receipts = head.receipt_sequence if ends_at_head else None
-        return cls(stated(made), stretch.first, stretch.last, receipts)
+        return cls(seal_body(made), stretch.first, stretch.last, receipts)
 
     def run(self, context: CommitContext) -> RunSealDocument | RejectedResult | None:
         """Seal it; None where another gateway was first, or something came meanwhile."""
-        if sealed_last(context.transaction) != self.first - 1:
+        if last_sealed_row(context.transaction) != self.first - 1:
             return None
         head = context.transaction.head_now
         now = (head.ec_sequence_number, head.receipt_sequence)

@@ -1,4 +1,4 @@
-"""Units of sessions of thoughts and of rounds (seed 002): each step is an operation of the log.
+"""Records steps of sessions of thoughts and of rounds (seed 002), each an operation of the log.
 
 A step that was taken before is answered as it was then and writes nothing. One that does not come
 next is refused with the code of what is missing. A thought is known by its id in its session: the
@@ -46,7 +46,7 @@ from kernel.thoughts.sessions import (
     newest_round,
     open_round,
     session_of,
-    thought_named,
+    thought_of_id,
 )
 from kernel.values.canonical import digest
 from kernel.values.host import iso_time
@@ -164,7 +164,7 @@ class RecordThoughtUnit:
         transaction, content = context.transaction, self.content.encode()
         with _refusals():
             row = session_of(transaction, self.session_id)
-            known = thought_named(transaction, self.session_id, self.thought_id)
+            known = thought_of_id(transaction, self.session_id, self.thought_id)
             if known is not None:
                 return self._thought_document(context, known, content)
             check_room(row)
@@ -179,7 +179,7 @@ class RecordThoughtUnit:
         if rejected is not None:
             transaction.drop_blob(commitment)
             return rejected
-        recorded = thought_named(transaction, self.session_id, self.thought_id)
+        recorded = thought_of_id(transaction, self.session_id, self.thought_id)
         return thought_document_of(cast("Row", recorded), duplicate=False)
 
     def _thought_document(
@@ -252,18 +252,6 @@ class FinalizeUnit:
         if of_round["session_count"] + 1 >= self.sealing.round_sessions:
             _seal_round(context, self.sealing, "count")
         return root_document(session_of(transaction, self.session_id))
-
-
-@dataclass(frozen=True, slots=True)
-class MerkleRootUnit:
-    """Read the root of a session."""
-
-    session_id: str
-
-    def run(self, context: CommitContext) -> MerkleRootDocument:
-        """Return it, null where the session is not finalized."""
-        with _refusals():
-            return root_document(session_of(context.transaction, self.session_id))
 
 
 @dataclass(frozen=True, slots=True)

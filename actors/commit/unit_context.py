@@ -1,4 +1,4 @@
-"""The context of a unit: what it works with, and what it leaves for the end of the transaction."""
+"""Defines what a unit works with, and what it leaves for the end of the transaction."""
 
 from dataclasses import dataclass, field
 

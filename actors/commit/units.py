@@ -1,4 +1,4 @@
-"""Units of work for the committer, each all or nothing inside the batch's transaction.
+"""Defines units of work for the committer, each all or nothing inside the batch's transaction.
 
 A unit runs on the committer's thread, inside the transaction, under a savepoint of its own. Nobody
 learns its result before the batch is durable.
@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, cast
 from typing_extensions import TypedDict
 
 from actors.commit.belief_units import BeliefUnit
-from actors.commit.prefetch import earlier_answer_to, records_named, records_of
+from actors.commit.prefetch import earlier_answer_to, records_of, records_of_envelope
 from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.unit_context import CommitContext
 from actors.errors import StaleEpoch
@@ -102,7 +102,7 @@ def records_read(unit: Unit, policy_generation_id: str) -> list[RecordKey]:
     if isinstance(unit, BeliefUnit):
         session_id = unit.batch.session_id
         return [belief_anchor_key(session_id), belief_session_key(session_id)]
-    return records_named(unit.document) if isinstance(unit, EnvelopeUnit) else []
+    return records_of_envelope(unit.document) if isinstance(unit, EnvelopeUnit) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +310,7 @@ class DeadLetterUnit:
             closed_sequence=sequence,
             closed_at_us=transaction.head_now.committed_at_us,
             request_ids=frozenset(self.request_ids),
+            error_signature=self.error_signature,
         )
         for request_id in closed:
             body: Mapping[str, Any] = {

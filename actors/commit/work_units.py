@@ -1,4 +1,4 @@
-"""Units for requests of work: asking, cancelling, and reports of workers (§14.3, §16.5, K19).
+"""Records requests of work, their cancelling, and reports of workers (§14.3, §16.5, K19).
 
 A worker names the request and its outcome. The content of the request is read from the record,
 never taken from the worker, and an outcome is recorded only while the request has none.
@@ -26,33 +26,49 @@ from actors.commit.extraction_units import (
     restart_extraction,
 )
 from actors.commit.unit_context import CommitContext
-from actors.commit.units import IntentUnit
+from actors.commit.units import DeadLetterUnit, IntentUnit
 from actors.orchestrator.intents import RecordExtractionTransition
-from kernel.algebra.verbs import REQUEST_CANCEL
+from kernel.algebra.verbs import REQUEST_CANCEL, REQUEST_PRIORITIZE
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.ledger.receipts import purge_expired
 from kernel.model.result import RejectedResult
 from kernel.records.extraction import attempt_of, last_attempt
-from kernel.records.operator_decisions import OperatorDecision, said_of
+from kernel.records.operator_decisions import OperatorDecision, record_decision
 from kernel.retention.archival import ArchivalStep, PreparedStep, take_step
 from kernel.values.canonical import digest
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
+from kernel.work.attempts import AttemptReport, RetryPause, follow_policy, record_attempt
 from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition
 from kernel.work.dead_letters import DeadLetterDismissal, dismiss, requeue
 from kernel.work.errors import WorkRefused
-from kernel.work.outcomes import close, open_request, storable
+from kernel.work.outcomes import (
+    close,
+    open_request,
+    prioritize,
+    recorded_request,
+    storable,
+)
 from kernel.work.pauses import PauseDecision, pause, resume
-from kernel.work.queue_kinds import asked_kind, is_built_in, is_extraction_task
+from kernel.work.queue_kinds import (
+    QUEUE_KINDS,
+    is_built_in,
+    is_extraction_task,
+    requestable_kind,
+)
+from kernel.work.registrations import QueueRegistration, register
 from kernel.work.reports import (
+    AttemptFailed,
+    AttemptSnoozed,
     BindingEvaluated,
     BindingSuspended,
     CapacityRejected,
     ExtractionBegun,
     ExtractionFailed,
     ExtractionFinished,
-    GivenUp,
     TransitionDue,
+    WorkerLost,
     WorkFinished,
     WorkReport,
 )
@@ -64,6 +80,7 @@ from kernel.work.requests import (
     read_content,
     status_of,
 )
+from kernel.work.retry_policy import RetryPolicy
 from kernel.work.routing_marks import open_marks, record_page
 
 
@@ -76,6 +93,27 @@ class RequestWorkUnit:
     def run(self, context: CommitContext) -> tuple[WorkReceipt, ...]:
         """Record them; raises `WorkRefused`."""
         return enqueue_from_outside(context.transaction, self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterQueuesUnit:
+    """Record the queues that a worker serves: all of them, or none."""
+
+    registrations: tuple[QueueRegistration, ...]
+    served: frozenset[str]
+    """The queues that workers serve now."""
+
+    is_new: bool
+    """Whether the worker has begun, or repeats what it stated before."""
+
+    def run(self, context: CommitContext) -> int:
+        """Return how many were recorded; raises `WorkRefused`."""
+        named = self.served | {each.queue for each in self.registrations}
+        recorded = (
+            register(context.transaction, each, named, is_new=self.is_new)
+            for each in self.registrations
+        )
+        return sum(recorded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +156,7 @@ class CancelRequestUnit:
         before = status_of(context.transaction, self.request_id)
         if before is not None and before.state != "open":
             return False, before
-        if before is not None and asked_kind(before.queue) is None:
+        if before is not None and requestable_kind(before.queue) is None:
             message = f"the record asks for {self.request_id}, and it ends when its work is done"
             raise WorkRefused("work_request_not_cancellable", message, "request_id")
         request = open_request(context.transaction, self.request_id)
@@ -129,13 +167,51 @@ class CancelRequestUnit:
                 storable(self.decided_by),
                 storable(self.reason),
             )
-            said = said_of(decision, decide_in(context))
+            said = record_decision(decision, decide_in(context))
             if is_extraction_task(request):
                 cancel_extraction(context, request, self.reason)
             close_unevaluated(context, request, "cancelled", self.reason, said)
         status = status_of(context.transaction, self.request_id)
         assert status is not None, "what was closed is there"  # noqa: S101 - for the types
         return request is not None, status
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritizeUnit:
+    """Let an open request wait at another priority of its queue."""
+
+    request_id: str
+    priority: str
+    reason: str = ""
+    decided_by: str = ""
+
+    def run(self, context: CommitContext) -> tuple[bool, WorkStatus]:
+        """Return whether this call changed it, and its state.
+
+        Nothing changes where it has its outcome, or waits at that priority.
+
+        Raises `WorkRefused`, `DecisionRefused`.
+        """
+        transaction = context.transaction
+        request = recorded_request(transaction, self.request_id)
+        kind = QUEUE_KINDS.get(request.queue)
+        if kind is None or not kind.has_priority(self.priority):
+            message = f"{request.queue} has no priority {self.priority!r}"
+            raise WorkRefused("queue_unknown_priority", message, "priority")
+        is_open = transaction.open_request(self.request_id) is not None
+        changes = is_open and request.priority != self.priority
+        if changes:
+            decision = OperatorDecision(
+                REQUEST_PRIORITIZE,
+                (self.request_id,),
+                storable(self.decided_by),
+                storable(self.reason),
+            )
+            said = record_decision(decision, decide_in(context))
+            prioritize(transaction, request, self.priority, said)
+        status = status_of(transaction, self.request_id)
+        assert status is not None, "it is recorded"  # noqa: S101 - for the types
+        return changes, status
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +278,26 @@ class WorkReportUnit:
         try:
             request = open_request(context.transaction, self.report.request_id)
         except WorkRefused:
-            return "unknown", None
+            return _record_unasked(context, self.report)
         if request is None:
             return "closed", None
         return _REPORTS[type(self.report)](context, request, self.report)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicyUnit:
+    """Let requests that wait for their next attempt wait by another policy, a page of them."""
+
+    queue: str
+    policy: RetryPolicy
+
+    def run(self, context: CommitContext) -> int:
+        """Give up those that have failed too often for it, and return how many those are."""
+        given_up = follow_policy(context.transaction, self.queue, self.policy)
+        for request_id, reason in given_up:
+            request = recorded_request(context.transaction, request_id)
+            _give_up(context, request, (), reason)
+        return len(given_up)
 
 
 def _record_transition(context: CommitContext, request: Request, _: TransitionDue) -> Reported:
@@ -245,19 +337,49 @@ def _waits_for_a_cancellation(view: LedgerView, content: ExtractionTransition) -
     return last is None or last["current_state"] != "cancelled"
 
 
-def _record_dead_letter(context: CommitContext, request: Request, report: GivenUp) -> Reported:
-    if is_extraction_task(request):
-        return abandon_extraction(context, request, report.error_signature)
-    close_unevaluated(context, request, "dead_letter", report.error_signature)
+def _record_unasked(context: CommitContext, report: WorkReport) -> Reported:
+    """Record what became of work that the record itself asks for; of others nothing is known."""
+    if not isinstance(report, AttemptReport):
+        return "unknown", None
+    try:
+        recorded_request(context.transaction, report.request_id)
+    except WorkRefused:
+        return "unknown", None
+    request = context.transaction.open_request(report.request_id)
+    return ("closed", None) if request is None else _record_attempt(context, request, report)
+
+
+def _record_attempt(context: CommitContext, request: Request, report: AttemptReport) -> Reported:
+    verdict = record_attempt(context.transaction, request, report)
+    if isinstance(verdict, RetryPause):
+        return "waits", verdict
+    _give_up(context, request, report.joined, verdict.reason)
     return "completed", None
+
+
+def _give_up(
+    context: CommitContext, request: Request, joined: tuple[str, ...], reason: str
+) -> None:
+    """Close a request as a dead letter, with those that were joined to it in one item."""
+    if request.queue == AUTHORITY_QUEUE:
+        DeadLetterUnit(request.item_key, reason, (request.request_id, *joined)).run(context)
+    elif is_extraction_task(request):
+        abandon_extraction(context, request, reason)
+    else:
+        close_unevaluated(context, request, "dead_letter", reason)
 
 
 def _finish_work(context: CommitContext, request: Request, report: WorkFinished) -> Reported:
     """Close the request with what its handler returned; built-in queues have rules of their own."""
     if is_built_in(request.queue):
         return "unknown", None
-    transaction = context.transaction
-    close(transaction, request.request_id, "completed", handler_result=report.result)
+    close(
+        context.transaction,
+        request.request_id,
+        "completed",
+        handler_result=report.result,
+        took_ms=report.took_ms,
+    )
     return "completed", None
 
 
@@ -271,7 +393,9 @@ _REPORTS: Mapping[type, Callable[[CommitContext, Request, Any], Reported]] = Map
         ExtractionFinished: finish_extraction,
         ExtractionFailed: fail_extraction,
         WorkFinished: _finish_work,
-        GivenUp: _record_dead_letter,
+        AttemptFailed: _record_attempt,
+        AttemptSnoozed: _record_attempt,
+        WorkerLost: _record_attempt,
     }
 )
 

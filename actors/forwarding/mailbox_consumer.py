@@ -55,7 +55,7 @@ from actors.forwarding.ports import Inbound, MailboxEntryPort
 from actors.messages import Message
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.held_shards import HeldShards
-from actors.supervision import WakeSignal, kept_up
+from actors.supervision import WakeSignal, keep_running
 from kernel.ledger.shards import Fence, Position
 from kernel.values.json_text import is_longer_than
 
@@ -142,9 +142,9 @@ class MailboxConsumer:
     async def run(self) -> None:
         """Listen, take entries and send answers until cancelled."""
         async with self._finished, self._to_tell, anyio.create_task_group() as tasks:
-            tasks.start_soon(kept_up, "mail_listener", self._listen)
-            tasks.start_soon(kept_up, "mail_teller", self._tell)
-            tasks.start_soon(kept_up, "mail_taker", partial(self._take, tasks))
+            tasks.start_soon(keep_running, "mail_listener", self._listen)
+            tasks.start_soon(keep_running, "mail_teller", self._tell)
+            tasks.start_soon(keep_running, "mail_taker", partial(self._take, tasks))
 
     def wake(self) -> None:
         """Look into every mailbox now, because shards were taken."""
@@ -375,7 +375,7 @@ class MailboxConsumer:
         await self._give_back(given_back)
         if self._undeleted and await self._mail.delete(self._undeleted):
             self._undeleted = {}
-        still_owned = await self._still_owned(batch)
+        still_owned = await self._owned_fences(batch)
         replies: dict[str, list[tuple[str, bytes]]] = {}
         for message in batch:
             if message.gateway is None:
@@ -402,7 +402,7 @@ class MailboxConsumer:
             for shard, of_shard in returned.items():
                 self._unreturned.setdefault(shard, []).extend(of_shard)
 
-    async def _still_owned(self, batch: Sequence[_Finished]) -> Collection[Fence | None]:
+    async def _owned_fences(self, batch: Sequence[_Finished]) -> Collection[Fence | None]:
         """Return None and the fences under which nobody else can have taken a deleted entry.
 
         The next owner of a shard advances its epoch before it reads the mailbox, so an epoch that

@@ -30,7 +30,6 @@ from actors.messages import (
     Message,
     Operate,
     Query,
-    ReadMerkleRoot,
     Recomputed,
     RecordThought,
     Reports,
@@ -52,7 +51,7 @@ from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.model.simulation import SimulationExternalEffectPolicy
 from kernel.transaction.checks.schema import too_many_entries
 from kernel.values.fleet_protocol import PROTOCOL
-from kernel.values.json_text import SteppedDecoder, is_longer_than, written_in_steps
+from kernel.values.json_text import SteppedDecoder, is_longer_than, write_in_steps
 from kernel.work.reports import WorkReport
 
 LONG_CHARS = 64 << 10
@@ -84,7 +83,7 @@ class ForwardedMessage(Asker):
 
 def to_bytes(value: Any) -> bytes:
     """Return a JSON value as bytes; bytes inside it are written as the text that they hold."""
-    return written_in_steps(value, _write) if is_longer_than(value, LONG_CHARS) else _write(value)
+    return write_in_steps(value, _write) if is_longer_than(value, LONG_CHARS) else _write(value)
 
 
 def _write(value: Any) -> bytes:
@@ -156,7 +155,7 @@ def encode_reply(ask_id: str, answer: Any, error: Exception | None = None) -> by
     return to_bytes([ask_id, encode(answer if error is None else error), error is not None])
 
 
-def asked_for(content: bytes) -> str:
+def asker_of(content: bytes) -> str:
     """Return whose answer bytes hold, without reading it.
 
     Raises:
@@ -182,14 +181,14 @@ class _Form:
     read: Callable[[Any], Any] = lambda value: value
 
 
-def _validated_form(kind: Any, mode: Literal["json", "python"]) -> _Form:
+def _validating_form(kind: Any, mode: Literal["json", "python"]) -> _Form:
     adapter = TypeAdapter(kind)
     return _Form(partial(adapter.dump_python, mode=mode), adapter.validate_python)
 
 
 # Not in JSON mode, which would take null for infinity; a model's answer in it is text.
-_INTENT = _validated_form(_AnyIntent, "python")
-_INTENTS = _validated_form(tuple[_AnyIntent, ...], "python")
+_INTENT = _validating_form(_AnyIntent, "python")
+_INTENTS = _validating_form(tuple[_AnyIntent, ...], "python")
 
 
 def _check_lengths(envelope: Any) -> Any:
@@ -219,8 +218,8 @@ _FORMS: Mapping[Any, _Form] = MappingProxyType(
         Intent | dict[str, Any]: _Form(_write_operation, _read_operation),
         tuple[Intent, ...]: _INTENTS,
         tuple[RecalculateAuthority, ...]: _INTENTS,
-        tuple[WorkReport, ...]: _validated_form(tuple[WorkReport, ...], "json"),
-        SimulationExternalEffectPolicy: _validated_form(SimulationExternalEffectPolicy, "json"),
+        tuple[WorkReport, ...]: _validating_form(tuple[WorkReport, ...], "json"),
+        SimulationExternalEffectPolicy: _validating_form(SimulationExternalEffectPolicy, "json"),
     }
 )
 """The form of a message's field, by its declared type; any other field is JSON as it is."""
@@ -255,7 +254,6 @@ _MESSAGES: Mapping[type[Message], Mapping[str, _Form]] = MappingProxyType(
             RecordThought,
             VerifyThoughtChain,
             FinalizeMerkle,
-            ReadMerkleRoot,
             EndAuditSession,
         )
     }

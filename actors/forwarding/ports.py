@@ -1,4 +1,4 @@
-"""The mailboxes of shards, as the gateway that sends and the gateway that takes use them."""
+"""Declares the mailboxes of shards, as the gateways that send and take use them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol

@@ -16,6 +16,7 @@ from kernel.model.simulation import ExternalEffectViolation, SimulationPreview
 from kernel.model.simulation_payloads import PREVIEW_PAYLOADS
 from kernel.simulate.operation import SimulationResult
 from kernel.values.errors import KernelError
+from kernel.work.attempts import RetryPause
 
 
 def encode(value: Any) -> Any:
@@ -58,7 +59,7 @@ def _read_submission(document: Any) -> SubmissionResult:
     return replace(result, duplicate=document["duplicate"])
 
 
-def _read_rejected(document: Any) -> RejectedResult:
+def _read_rejection(document: Any) -> RejectedResult:
     rejection = Rejection(**document["rejection"])
     return RejectedResult(document["operation_id"], rejection, document["receipt_id"])
 
@@ -124,7 +125,12 @@ _ANSWERS: Mapping[type[Any], tuple[str, Callable[[Any], dict[str, Any]], Callabl
                 lambda document: tuple(decode(value) for value in document["items"]),
             ),
             SubmissionResult: ("submission", _submission, _read_submission),
-            RejectedResult: ("rejected", asdict, _read_rejected),
+            RetryPause: (
+                "retry_pause",
+                asdict,
+                lambda document: RetryPause(document["pause_ms"]),
+            ),
+            RejectedResult: ("rejected", asdict, _read_rejection),
             SimulationResult: ("simulation", _simulation, _read_simulation),
             BeliefError: (
                 "belief_error",

@@ -18,7 +18,7 @@ from actors.forwarding.message_codec import (
     LONG_CHARS,
     ForwardedMessage,
     aside,
-    asked_for,
+    asker_of,
     decode_reply,
     encode_asking,
     is_long,
@@ -45,7 +45,7 @@ class RoutedSessions:
         runtime: SessionRuntime,
         held_shards: HeldShards,
         mail: Outbound,
-        owner_of: Callable[[int], str | None],
+        expected_owner: Callable[[int], str | None],
         gateway: str,
         host: Host,
         *,
@@ -54,7 +54,7 @@ class RoutedSessions:
         self._runtime = runtime
         self._held_shards = held_shards
         self._mail = mail
-        self._owner_of = owner_of
+        self._expected_owner = expected_owner
         self._gateway = gateway
         self._host = host
         self._reply_s = reply_s
@@ -79,10 +79,10 @@ class RoutedSessions:
             return await self._forward(session_id, message)
         return await message.reply.wait()
 
-    def answered(self, content: bytes) -> None:
+    def deliver_answer(self, content: bytes) -> None:
         """Hand an answer to its caller, if that still waits."""
         try:
-            waiting = self._waiting.get(asked_for(content))
+            waiting = self._waiting.get(asker_of(content))
         except ValueError as error:
             _log.error("reply_unreadable", error=repr(error))
             return
@@ -97,7 +97,7 @@ class RoutedSessions:
 
     async def _forward(self, session_id: str, message: Message) -> Any:
         shard = shard_of(session_id, self._held_shards.shards)
-        owner = self._owner_of(shard)
+        owner = self._expected_owner(shard)
         if owner is None:
             raise ShardUnowned("no gateway owns the session right now", {"shard": shard})
         if len(self._waiting) >= WAITING_MAX:

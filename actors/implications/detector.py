@@ -1,4 +1,4 @@
-"""The port of whatever detects what committed operations imply (§19.1)."""
+"""Declares the port of whatever detects what committed operations imply (§19.1)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

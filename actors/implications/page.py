@@ -1,4 +1,4 @@
-"""One page of the log, shown to a detector, and the limits of its answer (§19.1)."""
+"""Defines one page of the log, shown to a detector, and the limits of its answer (§19.1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

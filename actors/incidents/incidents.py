@@ -1,4 +1,4 @@
-"""Incidents over the causal graph, all of it on the record (seed 000 §5).
+"""Opens incidents over the causal graph, all of it on the record (seed 000 §5).
 
 A merge of the graph is operations of one transaction (`orchestrator/graph_merge.py`). If the kernel
 refuses one of them nothing is merged, and no receipt of the refusal stays.
@@ -102,7 +102,7 @@ class Incidents:
             struck: Struck = self._store.write(session_id, unit)
             return struck
 
-    def opened_at(self, incident_id: str) -> tuple[str, Tombstones]:
+    def opening_of(self, incident_id: str) -> tuple[str, Tombstones]:
         """Return when an incident was opened (ISO 8601), and its tombstones."""
         return self._read(
             incident_id, lambda replayed: (replayed.declared_at, _tombstones(replayed))

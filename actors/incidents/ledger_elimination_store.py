@@ -1,4 +1,4 @@
-"""Tombstones on the record: the sessions of this store are belief sessions (B6).
+"""Keeps tombstones on the record: the sessions of this store are belief sessions (B6).
 
 A creation is a declaration, an elimination is an event of the session's chain; both are anchored
 in the log and verified with it. So what a store answers about a session and what the session's

@@ -1,4 +1,4 @@
-"""The operations of a merge of the causal graph, nodes before the edges between them.
+"""Makes the operations of a merge of the causal graph, nodes before the edges between them.
 
 There are up to four kinds: new nodes, changed nodes, new edges, changed edges, with 64 elements
 each, because an operation names at most 64 causes.

@@ -1,4 +1,4 @@
-"""Intents: what may be asked for, which the orchestrator resolves into operations (§2.1, §20).
+"""Defines intents: what may be asked for, which becomes operations (§2.1, §20).
 
 An intent says what somebody wants and never how it is written. `intent_key` is the caller's own
 name for this asking: under the same key the same intent takes effect once (K6).
@@ -85,13 +85,13 @@ def metadata_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else canonicalize(value).decode()
 
 
-def _limited_metadata(value: JsonValue) -> JsonValue:
+def _check_metadata(value: JsonValue) -> JsonValue:
     if len(metadata_text(value)) > MAX_TEXT_CHARS:
         raise ValueError(f"a metadata field has at most {MAX_TEXT_CHARS} characters")
     return value
 
 
-MetadataValue = Annotated[JsonValue, AfterValidator(_limited_metadata)]
+MetadataValue = Annotated[JsonValue, AfterValidator(_check_metadata)]
 
 
 class SourceSpan(BaseModel):

@@ -1,4 +1,4 @@
-"""The orchestrator: the only thing that turns an intent into an envelope (§2.1, §20).
+"""Turns an intent into an envelope, which nothing else does (§2.1, §20).
 
 It runs inside the transaction into which the envelope is submitted, so what it reads is what the
 kernel checks against: taint, causal parents and policy cannot go stale in between (decision
@@ -60,7 +60,7 @@ class Orchestrator:
         started_us = self._host.now_us()
         operation = resolve(intent, view)
         if implied is not None:
-            sources = _committed_at(view, implied.implied_by_operation_ids)
+            sources = _commit_times(view, implied.implied_by_operation_ids)
             operation = replace(operation, causes={**operation.causes, **sources})
         policy = view.policy_generation_id()
         touched = {
@@ -136,7 +136,7 @@ class Orchestrator:
         return sorted(parents, key=parents.__getitem__)[-MAX_CAUSAL_PARENTS:]
 
 
-def _committed_at(view: LedgerView, operation_ids: Sequence[str]) -> dict[str, str]:
+def _commit_times(view: LedgerView, operation_ids: Sequence[str]) -> dict[str, str]:
     rows = ((operation_id, view.log_row_of(operation_id)) for operation_id in operation_ids)
     return {operation_id: row["committed_at"] for operation_id, row in rows if row is not None}
 

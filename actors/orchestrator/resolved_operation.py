@@ -1,4 +1,4 @@
-"""An intent that knows its effects, and the effects that intents come to."""
+"""Defines an intent that knows its effects, and the effects that intents come to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

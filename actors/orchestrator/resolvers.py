@@ -1,4 +1,4 @@
-"""Each kind of intent becomes an operation: its verb, effects, sources, reads and writes.
+"""Turns each kind of intent into an operation: its verb, effects, sources, reads and writes.
 
 A table from the kind of intent to a pure function of the intent and the ledger. What every
 operation has in common (taint, causality, keys, times) is the orchestrator's part.
@@ -113,7 +113,7 @@ from kernel.records.overlays.overlay import EMBEDDED
 from kernel.records.receipt_seals import RECEIPTS_SEALED
 from kernel.thoughts.recording import RECEIPTS as THOUGHT_RECEIPTS
 from kernel.values.idempotency_keys import runtime_key
-from kernel.work.fire_targets import named
+from kernel.work.fire_targets import derived_id
 
 SOURCE = "SourceArtifact"
 FILING_UNIT = "filing_unit_write"
@@ -193,7 +193,7 @@ def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperat
     stated = day_fields("filing_date", intent.filing_date)
     unit = make_effect(
         FILING_UNIT,
-        named("filing-unit", intent.node_id),
+        derived_id("filing-unit", intent.node_id),
         {**stated, "document_ref": intent.node_id},
     )
     return _create("create", intent.node_id, intent.corpus_id, payload, further_effects=(unit,))
@@ -201,7 +201,7 @@ def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperat
 
 def resolve_create_case(intent: CreateCase, _: LedgerView) -> ResolvedOperation:
     """The record says nothing of the case yet; it is what fires of bindings write to."""
-    ref = named("case", intent.case_ref)
+    ref = derived_id("case", intent.case_ref)
     return _create("create", ref, intent.corpus_id, {"node_kind": CASE_RECORD})
 
 
@@ -370,7 +370,7 @@ def resolve_phase(intent: CompletePhase, view: LedgerView) -> ResolvedOperation:
 _MEANING = ("selector_list", "target_kind", "corpus_id", "priority", "resource_policy")
 
 
-def _stated_fields(intent: Intent) -> Document:
+def _meaning_fields(intent: Intent) -> Document:
     """Return what an intent states of a binding's meaning."""
     stated = {name: getattr(intent, name, None) for name in _MEANING}
     return {name: value for name, value in stated.items() if value is not None}
@@ -406,7 +406,7 @@ def resolve_binding_create(intent: CreateBinding, view: LedgerView) -> ResolvedO
             make_effect(
                 "edge_create", edge, {**ends, "edge_type": "source_binding", "edge_metadata": {}}
             ),
-            _generation(binding_id, 1, _stated_fields(intent), intent.critical_approval),
+            _generation(binding_id, 1, _meaning_fields(intent), intent.critical_approval),
         ),
         (binding_id,),
         write_set=(binding_id, edge),
@@ -417,7 +417,7 @@ def resolve_binding_create(intent: CreateBinding, view: LedgerView) -> ResolvedO
 
 def resolve_binding_update(intent: UpdateBinding, view: LedgerView) -> ResolvedOperation:
     """What is stated takes the place of what the generation in force has; the rest stays."""
-    stated = _stated_fields(intent)
+    stated = _meaning_fields(intent)
     title = {} if intent.title is None else {"title": intent.title}
     if not stated and not title:
         raise IntentInvalid("an update states a change", "")

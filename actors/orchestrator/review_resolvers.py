@@ -12,8 +12,8 @@ from kernel.records.memberships import membership_id, membership_of
 from kernel.records.reviews.batch import (
     DISPOSITIONS,
     RECORD_RECEIPT,
+    membership_write,
     operation_id_of,
-    written_membership,
 )
 from kernel.records.reviews.evidence import STORES, evidence_record, sources_of_record
 from kernel.values.spans import sources_in
@@ -23,7 +23,7 @@ RULING = "ruling_disposition_write"
 
 def resolve_review(intent: ReviewMembership, view: LedgerView) -> ResolvedOperation:
     """One membership goes where its disposition takes it; its effect names the batch."""
-    corpus_id, node_id, payload = written_membership(intent.item)
+    corpus_id, node_id, payload = membership_write(intent.item)
     payload["batch_review_ref"] = intent.batch_review_id
     membership = membership_id(corpus_id, node_id)
     before = membership_of(view, membership)

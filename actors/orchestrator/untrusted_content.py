@@ -1,4 +1,4 @@
-"""Layer 1 of prompt-injection isolation: content from outside is marked and escaped (§10.3).
+"""Marks and escapes content from outside: layer 1 of prompt-injection isolation (§10.3).
 
 Inside the markers ``&``, ``<`` and ``>`` are escaped, so content cannot close its own marker. The
 original text can be read back (`unwrap_untrusted`), which is what offsets of spans count in.

@@ -1,4 +1,4 @@
-"""The answer of each verb of the belief protocol, and the event that it made (seed 001 §2.1).
+"""Gives the answer of each verb of the belief protocol, and the event that it made (seed 001 §2.1).
 
 The audit is answered in pages (decision actors/0041).
 

@@ -1,4 +1,4 @@
-"""Elimination stores for callers on an event loop (B5), and how a session writes to one.
+"""Adapts elimination stores to callers on an event loop (B5), and writes a session's to one.
 
 The five methods of the protocol are coroutines here, each run on a worker thread, so a store is
 written once and serves both. A caller that is cancelled does not learn the outcome; the tombstones

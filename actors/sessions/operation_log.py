@@ -1,4 +1,4 @@
-"""The log of a session's actor: one line for each operation, with the request that asked for it."""
+"""Writes the log of a session's actor: one line for each operation, with its request."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The sessions that are active in this process: activation, mailboxes, supervision, passivation.
+"""Keeps the sessions active in this process: activation, mailboxes, supervision, passivation.
 
 A session is activated when somebody asks it something, and leaves memory when nobody has for a
 while; its state is in the ledger all the time. A batch that fails because of a message is halved,
@@ -53,7 +53,7 @@ from kernel.belief.record import read_session
 from kernel.belief.session import BeliefSession
 from kernel.belief.tombstone_restoration import RestoredSession, restore_session
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import Fence, consumed_to
+from kernel.ledger.shards import Fence, consumed_position
 from kernel.thoughts.reading import read_chain
 from kernel.values.errors import OF_THE_LEDGER, LedgerCorrupt, LedgerUnavailable
 from kernel.values.host import iso_time
@@ -372,7 +372,7 @@ class SessionRuntime:
         try:
             recorded, consumed = await anyio.to_thread.run_sync(
                 self._ledger.read,
-                lambda view: (read_session(view, session_id), consumed_to(view, session_id)),
+                lambda view: (read_session(view, session_id), consumed_position(view, session_id)),
             )
         except LedgerUnavailable as error:
             _log.warning("session_waits_for_ledger", error=str(error))

@@ -1,4 +1,4 @@
-"""A session actor: it takes messages one after the other and commits a batch of them at once.
+"""Takes a session's messages one after the other, and commits a batch of them at once.
 
 It runs the messages that wait in order against the session in memory, hands everything that must be
 recorded to the committer as one batch, and answers when that is durable. The events of the belief
@@ -43,7 +43,6 @@ from actors.commit.thought_units import (
     ChainVerifiedUnit,
     EndAuditSessionUnit,
     FinalizeUnit,
-    MerkleRootUnit,
     RecordThoughtUnit,
     Sealing,
     StartAuditSessionUnit,
@@ -74,7 +73,6 @@ from actors.messages import (
     Message,
     Operate,
     Query,
-    ReadMerkleRoot,
     Recomputed,
     RecordThought,
     Reports,
@@ -438,9 +436,6 @@ class SessionActor:
     def _finalize(self, message: FinalizeMerkle, batch: _Batch) -> None:
         self._add_unit(message, batch, FinalizeUnit(self.session_id, self._sealing))
 
-    def _merkle_root(self, message: ReadMerkleRoot, batch: _Batch) -> None:
-        self._add_unit(message, batch, MerkleRootUnit(self.session_id))
-
     def _end_thoughts(self, message: EndAuditSession, batch: _Batch) -> None:
         self._add_unit(message, batch, EndAuditSessionUnit(self.session_id))
 
@@ -547,7 +542,6 @@ _HANDLERS: Mapping[type[Message], Callable[[SessionActor, Any, _Batch], None]] =
         StartAuditSession: SessionActor._start_thoughts,  # noqa: SLF001
         RecordThought: SessionActor._think,  # noqa: SLF001
         FinalizeMerkle: SessionActor._finalize,  # noqa: SLF001
-        ReadMerkleRoot: SessionActor._merkle_root,  # noqa: SLF001
         EndAuditSession: SessionActor._end_thoughts,  # noqa: SLF001
     }
 )

@@ -77,7 +77,7 @@ def share_of(gateway: str, gateways: Iterable[str], shards: int) -> int:
     return whole + (names.index(gateway) < remainder)
 
 
-def owner_in(table: LeaseTablePort, shard: int) -> str | None:
+def lessee_in(table: LeaseTablePort, shard: int) -> str | None:
     """Return the living gateway that leases a shard."""
     owner = table.owners.get(shard)
     return owner if owner in table.gateways else None
@@ -102,11 +102,11 @@ def plan(
         )
     if gateway not in table.gateways:
         return ShardPlan(lost=lost)
-    leased = [shard for shard in free_shards if owner_in(table, shard.shard) == gateway]
+    leased = [shard for shard in free_shards if lessee_in(table, shard.shard) == gateway]
     free = [
         shard
         for shard in free_shards
-        if owner_in(table, shard.shard) is None and (shard.owner in own_before or table.settled)
+        if lessee_in(table, shard.shard) is None and (shard.owner in own_before or table.settled)
     ]
     room = share_of(gateway, table.gateways, len(shards)) - len(kept)
     beyond = max(0, -room)
@@ -123,4 +123,4 @@ def _is_anothers(gateway: str, table: LeaseTablePort | None, shard: int) -> bool
     """Whether a living gateway leases a shard, or another process has this gateway's name."""
     if table is None:
         return False
-    return gateway not in table.gateways or owner_in(table, shard) not in (None, gateway)
+    return gateway not in table.gateways or lessee_in(table, shard) not in (None, gateway)

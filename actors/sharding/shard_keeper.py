@@ -21,7 +21,7 @@ something can be committed again (decision actors/0093). One that cannot read th
 commit by itself, so it leaves the table too when nobody else asks it for anything.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,16 +29,20 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from actors.sharding.assignment import LeaseTablePort, ShardPlan, owner_in, plan
+from actors.sharding.assignment import LeaseTablePort, ShardPlan, lessee_in, plan
 from actors.sharding.held_shards import HeldShards
-from actors.supervision import WakeSignal, kept_up
-from kernel.ledger.ledger import Ledger
+from actors.sharding.mail_key import MailKey
+from actors.supervision import WakeSignal, keep_running
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import (
     NOBODY,
     Fence,
+    GatewayKey,
     Shard,
-    found_mail_key,
-    found_shards,
+    create_ledger_id,
+    create_shards,
+    gateway_keys_of,
+    record_gateway_keys,
     release_shards,
     shards_of,
     take_shards,
@@ -66,6 +70,9 @@ class ShardLeasesPort(Protocol):
 
     async def release(self, shards: Collection[int]) -> None:
         """Give up leases and tell the others."""
+
+    async def tell(self, living: Collection[str]) -> None:
+        """Send the others of these gateways word that they should look."""
 
     async def leave(self) -> None:
         """Give up every lease, leave the table, and tell the others."""
@@ -109,16 +116,16 @@ class ShardKeeper:
     def __init__(
         self,
         ledger: Ledger,
-        gateway: str,
         held_shards: HeldShards,
         leases: ShardLeasesPort,
+        mail_key: MailKey,
         actors: Actors,
         commits: CommitsPort,
         *,
         lease_s: float,
         listeners: ShardListeners = ShardListeners(),
     ) -> None:
-        self.gateway = gateway
+        self.gateway = mail_key.gateway
         self.table: LeaseTablePort | None = None
         self._owners_on_record: dict[int, str] = {}
         """The owner of each shard when the record was read last."""
@@ -126,6 +133,7 @@ class ShardKeeper:
         self._ledger = ledger
         self._held_shards = held_shards
         self._leases = leases
+        self._mail_key = mail_key
         self._actors = actors
         self._commits = commits
         self._lease_s = lease_s
@@ -141,32 +149,32 @@ class ShardKeeper:
         self._follow_now = WakeSignal()
         self._turn = anyio.Lock()
 
-    async def found_ledger(self) -> bytes:
-        """Give a new ledger its shards, and return the key of its gateways' mail.
+    async def initialize_ledger(self) -> None:
+        """Give a new ledger its shards and its id.
 
         Raises:
             LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
         """
 
-        def write() -> bytes:
+        def write() -> None:
             with self._ledger.transaction() as transaction:
-                found_shards(transaction, self._held_shards.shards)
-                return found_mail_key(transaction)
+                create_shards(transaction, self._held_shards.shards)
+                create_ledger_id(transaction)
 
-        return await anyio.to_thread.run_sync(write)
+        await anyio.to_thread.run_sync(write)
 
     async def run(self) -> None:
         """Keep the shards until cancelled."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(kept_up, "shard_beat", self._beat)
-            tasks.start_soon(kept_up, "shard_follower", self._follow)
-            tasks.start_soon(kept_up, "commit_probe", self._probe)
+            tasks.start_soon(keep_running, "shard_beat", self._beat)
+            tasks.start_soon(keep_running, "shard_follower", self._follow)
+            tasks.start_soon(keep_running, "commit_probe", self._probe)
 
     def wake(self) -> None:
         """Read the table now, because another gateway sent word that it has changed."""
         self._beat_now.set()
 
-    def owner_of(self, shard: int) -> str | None:
+    def expected_owner(self, shard: int) -> str | None:
         """Return the living gateway that should own a shard, None where none is known.
 
         Where the table has lost a lease, that is whoever has the shard on the record.
@@ -175,7 +183,7 @@ class ShardKeeper:
             return None
         recorded = self._owners_on_record.get(shard)
         is_other = recorded != self.gateway and recorded in self.table.gateways
-        return owner_in(self.table, shard) or (recorded if is_other else None)
+        return lessee_in(self.table, shard) or (recorded if is_other else None)
 
     def absent_owner(self, shard: int) -> str | None:
         """Return who has a shard on the record that no living gateway owns, `NOBODY` for nobody.
@@ -186,7 +194,7 @@ class ShardKeeper:
         is_here = self._held_shards.fence_of(shard) is not None
         if is_here or self.table is None:
             return None
-        owner = self.owner_of(shard)
+        owner = self.expected_owner(shard)
         is_away = owner is None or owner in self.table.late
         return self._owners_on_record.get(shard, NOBODY) if is_away else None
 
@@ -216,7 +224,13 @@ class ShardKeeper:
         """
         async with self._turn:
             if not self._leaving:
-                await self._carry_out(await self._plan())
+                shards, keys = await anyio.to_thread.run_sync(self._ledger.read, _shards_and_keys)
+                self._owners_on_record = {shard.shard: shard.owner for shard in shards}
+                self._mail_key.take(keys)
+                await self._carry_out(
+                    plan(self.gateway, self.table, shards, self._held_shards.held)
+                )
+                await self._share_mail_key(keys)
 
     async def look(self) -> None:
         """Renew this gateway's lease, and read the table; leave it while nothing is committed."""
@@ -265,10 +279,22 @@ class ShardKeeper:
                 # and is taken again, under the next epoch.
                 _log.warning("shards_wait_for_ledger", code=error.code, error=str(error))
 
-    async def _plan(self) -> ShardPlan:
-        shards = await anyio.to_thread.run_sync(self._ledger.read, shards_of)
-        self._owners_on_record = {shard.shard: shard.owner for shard in shards}
-        return plan(self.gateway, self.table, shards, self._held_shards.held)
+    async def _share_mail_key(self, keys: Mapping[str, GatewayKey]) -> None:
+        """Give the key of the gateways' mail to those that live and lack it."""
+        table = self.table
+        if table is None or self.gateway not in table.gateways:
+            return
+        if not self._mail_key.changes(keys, table):
+            return
+
+        def write() -> Mapping[str, GatewayKey]:
+            with self._ledger.transaction() as transaction:
+                changes = self._mail_key.changes(gateway_keys_of(transaction), table)
+                record_gateway_keys(transaction, changes.keys, changes.gone)
+                return gateway_keys_of(transaction)
+
+        self._mail_key.take(await anyio.to_thread.run_sync(write))
+        await self._leases.tell(table.gateways)
 
     async def _carry_out(self, todo: ShardPlan) -> None:
         for shard in todo.lost:
@@ -324,3 +350,7 @@ class ShardKeeper:
         _log.warning("shard_lost", shard=shard)
         self._actors.stop(shard)
         self._beat_now.set()
+
+
+def _shards_and_keys(view: LedgerView) -> tuple[list[Shard], dict[str, GatewayKey]]:
+    return shards_of(view), gateway_keys_of(view)

@@ -1,4 +1,4 @@
-"""Layer 2 of prompt-injection isolation: what an answer may be to do anything (§10.3).
+"""Says what an answer may be to do anything: layer 2 of prompt-injection isolation (§10.3).
 
 An answer is one JSON object that is exactly one of these kinds. None of them takes an instruction:
 a draft may title, word and quote; a look-up may name a source or words (decision actors/0009).

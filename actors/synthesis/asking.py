@@ -1,4 +1,4 @@
-"""One question to a model: asked within its time, and captured as it will be recorded (§6.4)."""
+"""Asks one question of a model within its time, and captures it as it will be recorded (§6.4)."""
 
 from collections.abc import Callable, Sequence
 

@@ -9,7 +9,7 @@ from actors.synthesis.model_client import ModelAnswer
 from kernel.transaction.outbound import RESTRICTED
 
 
-def may_be_told(visibility_class: str, *, external: bool, authorized: bool) -> bool:
+def is_disclosable(visibility_class: str, *, external: bool, authorized: bool) -> bool:
     """Tell whether a model may be given a source of this class."""
     return visibility_class not in RESTRICTED or not external or authorized
 

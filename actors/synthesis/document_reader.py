@@ -1,4 +1,4 @@
-"""The reading part of a synthesis: a specialist that collects sources for a prompt (§20.2).
+"""Collects sources for a prompt: the reading part of a synthesis, a specialist's (§20.2).
 
 1. A source is read only if it is isolated: its content and every field of its metadata stand
    inside markers, and its record says so. One that is not is refused, not repaired (F3 of §10.6).

@@ -1,4 +1,4 @@
-"""Reading fields of one source by a model, through the isolation of §10.
+"""Reads fields of one source by a model, through the isolation of §10.
 
 The source is read as a synthesis reads one: it has to be isolated, and what is sealed leaves the
 machine by a policy's word alone. The answer is one JSON object of the grammar below. A model quotes
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 
 from actors.errors import IntentInvalid, ModelError
 from actors.synthesis.asking import CALL_TIMEOUT_S, ask_model
-from actors.synthesis.disclosure import may_be_told
+from actors.synthesis.disclosure import is_disclosable
 from actors.synthesis.document_reader import DocumentReader, ReadDocument
 from actors.synthesis.model_client import ModelClient, ModelParameters
 from actors.synthesis.prompt import ISOLATION, assemble
@@ -135,7 +135,7 @@ class FieldExtraction:
             [document] = reader.read([source_ref])
         except IntentInvalid as invalid:
             raise ExtractionRefused("extraction_source_not_isolated", str(invalid)) from invalid
-        if not may_be_told(document.visibility_class, external=external, authorized=authorized):
+        if not is_disclosable(document.visibility_class, external=external, authorized=authorized):
             raise ModelError(
                 "sealed_outbound_unauthorized",
                 "sealed and firewalled sources leave this machine by a policy's word alone",

@@ -1,4 +1,4 @@
-"""A model without a network: it quotes, from each source, the sentence that fits the question best.
+"""Answers without a network: quotes, from each source, the sentence that fits the question best.
 
 It is extractive and deterministic: the same prompt and parameters give the same bytes, on every
 machine. It understands nothing; it counts words. It asks for no look-ups.
@@ -42,7 +42,7 @@ class LocalModel:
         prompt = parse_prompt(call.prompt)
         if asks_for_a_label(call.parameters.grammar):
             read = "\n".join(field.text for field in prompt.fields if field.kind == CONTENT)
-            return _answer(call, labelled(call.parameters.grammar, read))
+            return _answer(call, label_text(call.parameters.grammar, read))
         query_words = frozenset(_words(prompt.query))
         quotes = [
             {"quote": sentence, "source": field.source}
@@ -86,7 +86,7 @@ def asks_for_a_label(grammar: Mapping[str, Any]) -> bool:
     return any("enum" in stated for stated in _properties(grammar).values())
 
 
-def labelled(grammar: Mapping[str, Any], text: str) -> dict[str, Any]:
+def label_text(grammar: Mapping[str, Any], text: str) -> dict[str, Any]:
     """Return an object of the grammar about a text; what it cannot fill is left out.
 
     Of the labels it chooses the one that the text names most often, the earliest of several, and

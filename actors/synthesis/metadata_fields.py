@@ -1,4 +1,4 @@
-"""The inventory of metadata that is wrapped like text (INV-MVC-3, §10.5), as a table.
+"""Lists the metadata that is wrapped like text (INV-MVC-3, §10.5), as a table.
 
 1. Every field is wrapped, whether it is listed here or not; the inventory only says what it is.
 2. A name may belong to several families (a PDF, a document and a mail all have a subject): the

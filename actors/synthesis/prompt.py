@@ -107,7 +107,7 @@ def assemble(
     system = f"{system}\nThe grammar, as a JSON schema: {canonicalize(dict(grammar)).decode()}"
     parts = [system, f"{_QUERY_OPENS}{escape(query, quote=False)}{_QUERY_CLOSES}", *notes]
     for index, source in enumerate(sources):
-        parts += _wrapped_fields(document_name(index), source)
+        parts += _wrap_fields(document_name(index), source)
     text = "\n\n".join(parts)
     if len(text) > PROMPT_MAX_CHARS:
         raise ModelError(
@@ -132,7 +132,7 @@ def parse_prompt(text: str) -> ParsedPrompt:
     return ParsedPrompt(unescape(query["body"]), fields)
 
 
-def _wrapped_fields(name: str, source: PromptSource) -> list[str]:
+def _wrap_fields(name: str, source: PromptSource) -> list[str]:
     families = families_of(source.metadata)
     wrapped = [wrap_untrusted(source.text, source=name, kind=CONTENT)]
     wrapped += [

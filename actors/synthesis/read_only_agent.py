@@ -1,4 +1,4 @@
-"""A specialist: whoever works on the record without being its writer (§20.2, §20.3, K18).
+"""Defines a specialist: whoever works on the record without being its writer (§20.2, §20.3, K18).
 
 1. It reads through a view, which belongs to one sequence and cannot write.
 2. What it thinks in between goes into its session's context: in memory, bounded, gone after a time.

@@ -1,4 +1,4 @@
-"""Synthesis by a model: read, ask, check the answer, and only then ask the session to record it.
+"""Asks a model: reads, asks, checks the answer, and only then asks the session to record it.
 
 It runs outside of the transaction, because a model takes its time (decision actors/0008). So the
 sources may have changed when the operation is recorded: the operation states the versions that were
@@ -41,7 +41,7 @@ from actors.synthesis.answer_grammar import (
     read_answer,
 )
 from actors.synthesis.asking import CALL_TIMEOUT_S, ask_model
-from actors.synthesis.disclosure import may_be_told
+from actors.synthesis.disclosure import is_disclosable
 from actors.synthesis.document_reader import DocumentReader, ReadDocument
 from actors.synthesis.model_client import ModelClient, ModelParameters
 from actors.synthesis.prompt import assemble
@@ -156,7 +156,7 @@ class Synthesis:
 
     def _reader(self, agent: ReadOnlyAgent, work: _Work) -> DocumentReader:
         def may_see(visibility_class: str) -> bool:
-            return may_be_told(
+            return is_disclosable(
                 visibility_class, external=self._client.external, authorized=work.authorized
             )
 
