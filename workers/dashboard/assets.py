@@ -1,4 +1,4 @@
-"""The files of the page: a fixed table, read once, under one version in their URL.
+"""Serves the files of the page: a fixed table, read once, under one version in their URL.
 
 The version is a digest of all files and stands in the path before the name, so that a module's
 own `import "./stream.js"` carries it too, and a browser may keep every file for ever.
@@ -6,15 +6,32 @@ own `import "./stream.js"` carries it too, and a browser may keep every file for
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
+from types import ModuleType
+
+from kernel import proof
+from workers import dashboard
 
 MEDIA_TYPES = {
+    "brush.js": "text/javascript; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
+    "shell.js": "text/javascript; charset=utf-8",
     "hub.js": "text/javascript; charset=utf-8",
+    "proof_file.mjs": "text/javascript; charset=utf-8",
+    "review.js": "text/javascript; charset=utf-8",
+    "session.js": "text/javascript; charset=utf-8",
     "stream.js": "text/javascript; charset=utf-8",
+    "subtle.js": "text/javascript; charset=utf-8",
+    "verification.js": "text/javascript; charset=utf-8",
+    "verify.js": "text/javascript; charset=utf-8",
     "page.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
+    "alert.svg": "image/svg+xml",
 }
+
+_OF_THE_KERNEL: dict[str, ModuleType] = {"proof_file.mjs": proof}
+"""Files that others hand out too, word for word, by the package where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +50,17 @@ class Assets:
     by_name: dict[str, Asset]
 
 
+@cache
 def load_assets() -> Assets:
     """Read the table of files from the package; nothing outside the table is ever served."""
-    folder = files("workers.dashboard").joinpath("static")
+    static = files(dashboard).joinpath("static")
     by_name = {
-        name: Asset(folder.joinpath(name).read_bytes(), media_type)
+        name: Asset(
+            (files(_OF_THE_KERNEL[name]) if name in _OF_THE_KERNEL else static)
+            .joinpath(name)
+            .read_bytes(),
+            media_type,
+        )
         for name, media_type in MEDIA_TYPES.items()
     }
     digest = hashlib.sha256(b"\0".join(asset.body for asset in by_name.values()))

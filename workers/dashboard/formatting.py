@@ -37,6 +37,11 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def exact_time(moment: datetime) -> str:
+    """Return the moment in UTC, to the second, as pages show it beside its age."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def clock_time(moment: datetime, today: datetime) -> str:
     """Return the time of day in UTC, with the date when it is not today's."""
     utc = moment.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""The headers that every answer of the dashboard carries."""
+"""Lists the headers that every answer of the dashboard carries."""
 
 from starlette.responses import JSONResponse
 
@@ -39,6 +39,10 @@ PAGE = {
 
 Under `no-referrer` a browser sends `Origin: null` with a form, which is refused.
 """
+
+
+FOLLOWED = {**PAGE, "Refresh": "2; url=?follow=yes"}
+"""Headers of a page that its reader asked to see again and again, with a script or without."""
 
 
 def refusal(code: str, message: str, **headers: str) -> JSONResponse:

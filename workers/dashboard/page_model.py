@@ -9,12 +9,14 @@ value under its error; only the summary at the top says "–" at once, because i
 the error.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from workers.dashboard import formatting as words
+from workers.dashboard.page_addresses import address_of
 from workers.dashboard.snapshot import (
     PARTS,
     Count,
@@ -35,10 +37,16 @@ from workers.dashboard.snapshot import (
     SnapshotPart,
     Worker,
 )
+from workers.views.attention_items import AttentionItem
 
 T = TypeVar("T")
 Row: TypeAlias = dict[str, Any]
 """Field name to str, int, float, list[str] or Rows."""
+
+NEWEST_SHOWN = 8
+"""Rows of the roll, and sessions; the pages of each have the others."""
+
+SURVIVORS_SHOWN = 6
 
 CLOSE_TO_TARGET = 0.8
 """Share of its service target from which a priority is shown as close to it."""
@@ -74,7 +82,14 @@ def page(snapshot: DashboardSnapshot) -> Row:
         part: SnapshotPart[Any] = getattr(snapshot, name)
         if part.value is not None:
             row |= section(part.value, snapshot)
-    return row | _summary(snapshot)
+    return row | _summary(snapshot) | _unknown_attention(snapshot)
+
+
+def _unknown_attention(snapshot: DashboardSnapshot) -> Row:
+    """A list that cannot be read is no list of nothing; before the first picture it is none."""
+    if snapshot.version == 0 or not snapshot.attention.error:
+        return {}
+    return {"a_urgent": "?", "a_words": "What needs somebody is not known"}
 
 
 def _note(part: SnapshotPart[Any], now: datetime) -> PartNote:
@@ -124,13 +139,73 @@ def _meter(name: str, value: int, most: int) -> Row:
     return {name: min(max(value, 0), _METER_MAX), f"{name}_max": min(max(most, 1), _METER_MAX)}
 
 
+def _attention(items: tuple[AttentionItem, ...], snapshot: DashboardSnapshot) -> Row:
+    return {
+        "attention": _rows((key, _item(item, snapshot.time)) for key, item in _items_by_key(items)),
+        "a_urgent": str(sum(item.severity != "notice" for item in items)),
+        "a_words": f"{len(items)} need{'' if len(items) > 1 else 's'} somebody" if items else "",
+    }
+
+
+def _items_by_key(items: tuple[AttentionItem, ...]) -> Iterator[tuple[str, AttentionItem]]:
+    """Yield each item with a key of its own, also where bounded names have become alike."""
+    alike = Counter[str]()
+    for item in items:
+        alike[item.key] += 1
+        again = f" {alike[item.key]}" if alike[item.key] > 1 else ""
+        yield f"{item.key}{again}", item
+
+
+def _item(item: AttentionItem, now: datetime) -> Row:
+    action = item.action
+    form = None if action is None else action.link
+    return {
+        "a_kind": item.kind,
+        "state": item.severity,
+        "a_sentence": item.sentence,
+        "a_since": "" if item.since is None else words.clock_time(_moment(item.since), now),
+        "a_since_iso": item.since or "",
+        "a_since_exact": "" if item.since is None else words.exact_time(_moment(item.since)),
+        "a_link": address_of(item.link),
+        "a_action": "" if action is None else action.label,
+        "a_command": "" if action is None else action.command,
+        "a_form": "" if form is None else address_of(form),
+    }
+
+
+def _moment(time: str) -> datetime:
+    return datetime.fromisoformat(time)
+
+
+def _queues(queues: tuple[Queue, ...], _: DashboardSnapshot) -> Row:
+    """Return the queues, those in trouble first."""
+    rows = [(queue.name, _queue(queue)) for queue in queues]
+    rows.sort(key=lambda row: QUEUE_STATES.index(row[1]["state"]))
+    return {"queues": _rows(rows)}
+
+
+QUEUE_STATES = ("late", "paused", "dead", "well")
+"""How a queue stands in a word, the worst first."""
+
+
 def _queue(queue: Queue) -> Row:
-    deepest = max((p.ready for p in queue.priorities), default=0)
+    items = _ready(queue) + queue.suspended + queue.delayed + queue.in_flight + (queue.held or 0)
+    closing = 0 if queue.open is None else max(0, items - queue.open)
+    late = [p for p in queue.priorities if _against_target(p.oldest_ms, p.target_ms) == OVER]
+    trouble = [
+        f"{p.name}: {words.duration(p.oldest_ms)} old, target {words.duration(p.target_ms)}"
+        for p in late
+    ]
+    trouble += queue.pauses
+    if queue.dead:
+        trouble.append(f"{words.number(queue.dead)} dead letters")
     return {
         "name": queue.name,
         "q_open": _number(queue.open),
+        # Redis is read after the record: items whose requests were closed meanwhile.
+        "q_closing": f"and {words.number(closing)} just closed" if closing else "",
         "q_oldest": words.duration(queue.oldest_open_ms),
-        "q_paused": list(queue.pauses),
+        "q_trouble": trouble,
         "q_held": _number(queue.held),
         "q_suspended": words.number(queue.suspended),
         "q_ready": words.number(_ready(queue)),
@@ -138,12 +213,12 @@ def _queue(queue: Queue) -> Row:
         "q_in_flight": words.number(queue.in_flight),
         "q_dead": words.number(queue.dead),
         "q_rate": words.rate(queue.completed_per_s),
-        "state": "dead" if queue.dead else "paused" if queue.pauses else "well",
-        "priorities": _rows((p.name, _priority(p, deepest)) for p in queue.priorities),
+        "state": "late" if late else "paused" if queue.pauses else "dead" if queue.dead else "well",
+        "priorities": _rows((p.name, _priority(p)) for p in queue.priorities),
     }
 
 
-def _priority(priority: PriorityBacklog, deepest: int) -> Row:
+def _priority(priority: PriorityBacklog) -> Row:
     target_ms, oldest_ms = priority.target_ms, priority.oldest_ms
     return {
         "p_name": priority.name,
@@ -151,9 +226,11 @@ def _priority(priority: PriorityBacklog, deepest: int) -> Row:
         "p_ready": words.number(priority.ready),
         "oldest": words.duration(oldest_ms),
         "state": _against_target(oldest_ms, target_ms),
-        **_meter("depth", priority.ready, deepest),
         **_meter("age", oldest_ms or 0 if target_ms else 0, target_ms or 1),
     }
+
+
+OVER = "over target"
 
 
 def _against_target(oldest_ms: int | None, target_ms: int | None) -> str:
@@ -162,7 +239,7 @@ def _against_target(oldest_ms: int | None, target_ms: int | None) -> str:
     if target_ms is None:
         return "no target"
     if oldest_ms > target_ms:
-        return "over target"
+        return OVER
     return "close" if oldest_ms >= CLOSE_TO_TARGET * target_ms else "on time"
 
 
@@ -205,22 +282,23 @@ def _worker(worker: Worker) -> Row:
 
 
 def _sessions(sessions: NewestSessions, snapshot: DashboardSnapshot) -> Row:
-    shown, total = len(sessions.newest), words.number(sessions.total)
+    newest, total = sessions.newest[:NEWEST_SHOWN], words.number(sessions.total)
     return {
-        "sessions": _rows((s.session_id, _session(s, snapshot.time)) for s in sessions.newest),
-        "sessions_shown": f"{words.number(shown)} of {total}",
+        "sessions": _rows((s.session_id, _session(s, snapshot.time)) for s in newest),
+        "sessions_shown": f"{words.number(len(newest))} of {total}",
     }
 
 
 def _session(session: Session, now: datetime) -> Row:
-    unnamed = session.n_survivors - len(session.survivors)
+    survivors = session.survivors[:SURVIVORS_SHOWN]
+    unnamed = session.n_survivors - len(survivors)
     beyond = [f"+{words.number(unnamed)}"] if unnamed > 0 else []
     return {
         "title": session.title,
         "session": session.session_id,
         "state": session.state,
         "left": f"{words.number(session.n_survivors)} of {words.number(session.n_universe)}",
-        "survivors": [*session.survivors, *beyond],
+        "survivors": [*survivors, *beyond],
         "active": words.clock_time(session.last_activity, now),
         **_meter("remain", session.n_survivors, session.n_universe),
     }
@@ -231,7 +309,9 @@ def _ledger(ledger: LedgerPicture, snapshot: DashboardSnapshot) -> Row:
         "sequence": words.number(int(ledger.sequence)) if ledger.sequence.isdecimal() else "–",
         "head_hash": ledger.head_hash,
         "rows_per_s": words.rate(ledger.rows_per_s),
-        "tail": _rows((row.sequence, _ledger_row(row, snapshot.time)) for row in ledger.tail),
+        "tail": _rows(
+            (row.sequence, _ledger_row(row, snapshot.time)) for row in ledger.tail[:NEWEST_SHOWN]
+        ),
     }
 
 
@@ -270,7 +350,7 @@ def _set_aside(requests: tuple[SetAsideRequest, ...], snapshot: DashboardSnapsho
             (
                 f"{request.shard}/{request.offset}",
                 {
-                    "aside_session": request.session_id,
+                    "aside_session": request.session_id or "–",
                     "aside_place": f"{request.shard} {request.offset}",
                     "aside_ends": request.ends,
                     "aside_at": words.clock_time(request.at, snapshot.time),
@@ -308,7 +388,8 @@ def _counts(counts: tuple[Count, ...]) -> Rows:
 
 
 _SECTIONS: tuple[tuple[str, Callable[[Any, DashboardSnapshot], Row]], ...] = (
-    ("queues", lambda queues, _: {"queues": _rows((q.name, _queue(q)) for q in queues)}),
+    ("attention", _attention),
+    ("queues", _queues),
     ("leases", lambda leases, _: {"leases": _rows((x.resource, _lease(x)) for x in leases)}),
     ("workers", _workers),
     ("sessions", _sessions),

@@ -1,4 +1,4 @@
-"""The routes of the dashboard; all of them only read, but for the forms of the pages.
+"""Declares the routes of the dashboard; all of them only read, but for the forms of the pages.
 
 URLs are relative to the page that names them, so the page works under any mount point and behind
 any proxy. Every answer carries the security headers.
@@ -15,12 +15,13 @@ from jinja2 import Template
 from starlette.responses import HTMLResponse, Response
 
 from workers.dashboard import formatting, page_model
-from workers.dashboard.assets import Assets, load_assets
+from workers.dashboard.assets import load_assets
 from workers.dashboard.event_stream import EventStream
-from workers.dashboard.headers import FOREVER, LIVE, RECHECK, refusal
+from workers.dashboard.headers import FOREVER, LIVE, PAGE, RECHECK, refusal
 from workers.dashboard.hub import Published, SnapshotHub
-from workers.dashboard.pages import ROUTES
-from workers.dashboard.pages.page import Handler, Pages, relative_root, templates
+from workers.dashboard.pages import ROUTES, past
+from workers.dashboard.pages.charts import charts_context
+from workers.dashboard.pages.page import PageRoute, Pages, frame_context, templates
 from workers.dashboard.pages.source import PageSource
 from workers.dashboard.snapshot import snapshot_json
 
@@ -33,12 +34,19 @@ def build_router(hub: SnapshotHub, source: PageSource | None = None) -> APIRoute
     Templates and files are read here, once, and never again while serving.
     """
     assets, template = load_assets(), _load_template()
+    pages = None if source is None else Pages(source, assets, lambda: hub.newest.page)
 
     async def overview(request: Request) -> Response:
+        if "at" in request.query_params and pages is not None:
+            request.scope["rotulus.place"] = "Overview"
+            return await past.answer(pages, request, "/")
         picture = await hub.fresh()
-        context = _context(relative_root(request), assets, picture, hub.clock())
+        frame = frame_context(request, assets, "Overview", picture.page)
+        context = frame | _context(picture, hub.clock())
+        if source is not None:
+            context |= await charts_context(source, request.query_params)
         # A full page takes tens of milliseconds; in a thread it does not hold the loop.
-        return HTMLResponse(await to_thread.run_sync(template.render, context), headers=LIVE)
+        return HTMLResponse(await to_thread.run_sync(template.render, context), headers=PAGE)
 
     async def events(_: Request) -> Response:
         return EventStream(hub)
@@ -64,22 +72,25 @@ def build_router(hub: SnapshotHub, source: PageSource | None = None) -> APIRoute
     )
     for path, endpoint in table:
         router.add_api_route(path, endpoint, response_model=None, include_in_schema=False)
-    if source is not None:
-        _add_pages(router, Pages(source, assets))
+    if pages is not None:
+        _add_pages(router, pages)
     return router
 
 
 def _add_pages(router: APIRouter, pages: Pages) -> None:
-    def answering(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def answering(route: PageRoute) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            return await handler(pages, request)
+            request.scope["rotulus.place"] = route.place
+            if route.method == "GET" and "at" in request.query_params:
+                return await past.answer(pages, request, route.path)
+            return await route.handler(pages, request)
 
         return answer
 
     for route in ROUTES:
         router.add_api_route(
             route.path,
-            answering(route.handler),
+            answering(route),
             methods=[route.method],
             response_model=None,
             include_in_schema=False,
@@ -91,10 +102,8 @@ def _load_template() -> Template:
     return templates().get_template("overview.html")
 
 
-def _context(base: str, assets: Assets, picture: Published, now: datetime) -> dict[str, Any]:
+def _context(picture: Published, now: datetime) -> dict[str, Any]:
     return {
-        "base": base,
-        "static": f"{base}/static/{assets.version}",
         "page": picture.page,
         "parts": page_model.notes(picture.snapshot, now),
         "time_iso": formatting.iso(picture.snapshot.time),

@@ -1,4 +1,4 @@
-"""The state that the dashboard shows, as one frozen picture, and the port that takes it.
+"""Defines the state that the dashboard shows, as one frozen picture, and the port that takes it.
 
 Rules:
 
@@ -17,6 +17,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import orjson
 
 from workers.dashboard import formatting as words
+from workers.views.attention_items import AttentionItem
 
 T = TypeVar("T")
 
@@ -242,6 +243,8 @@ class DashboardSnapshot:
     """Grows with every picture of one source; it becomes the id of the stream's event."""
     time: datetime
     """Aware; all ages of the picture are measured against this one clock."""
+    attention: SnapshotPart[tuple[AttentionItem, ...]]
+    """What needs somebody, the most urgent first."""
     queues: SnapshotPart[tuple[Queue, ...]]
     leases: SnapshotPart[tuple[LeaseView, ...]]
     workers: SnapshotPart[Fleet]

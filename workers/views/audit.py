@@ -1,4 +1,4 @@
-"""The answers of an audit as JSON documents, the same for both doors."""
+"""Describes the answers of an audit as JSON documents, the same for both doors."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Source bindings as JSON: what each means, whether it is in force, and where its pairs stand."""
+"""Describes source bindings as JSON: what each means, and where its pairs stand."""
 
 from typing import Any, Literal
 
@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.bindings.lifecycle import DISABLED, STATES, SUPERSEDED, PairState
 from kernel.model.node_kinds import SOURCE_BINDING
-from kernel.records.binding_pairs import count_pairs
+from kernel.records.binding_pairs import count_abandoned, count_pairs
 from kernel.records.bindings import generation_in_force, generation_of, last_generation
 from kernel.work.routing_marks import is_marked
 
@@ -32,6 +32,9 @@ class BindingDocument(TypedDict):
     effective_at: str | None
     binding_snapshot: dict[str, Any] | None
     pairs: dict[PairState, int]
+    pairs_abandoned: int
+    """Those of the pairs that are ready to be evaluated, and whose request was given up."""
+
     pairs_counted_max: int
     is_being_routed: bool
 
@@ -83,11 +86,12 @@ def _describe_binding(
     binding_id = node["node_id"]
     generation_id = generation.get("binding_generation_id")
     is_in_force = generation.get("state") == "effective"
-    counts = dict.fromkeys(STATES, 0)
+    counts, abandoned = dict.fromkeys(STATES, 0), 0
     if generation_id is not None:
         counted = count_pairs(view, binding_id, generation_id, most=counted_max)
         if is_in_force and node["state"] == "active":
             counts |= counted
+            abandoned = count_abandoned(view, binding_id, generation_id, most=counted_max)
         else:
             counts[DISABLED if is_in_force else SUPERSEDED] = sum(counted.values())
     return {
@@ -101,6 +105,7 @@ def _describe_binding(
         "effective_at": generation.get("effective_at"),
         "binding_snapshot": generation.get("binding_snapshot"),
         "pairs": counts,
+        "pairs_abandoned": abandoned,
         "pairs_counted_max": counted_max,
         "is_being_routed": is_marked(view, binding_id),
     }

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from typing_extensions import TypedDict
 
-from kernel.landscape.record_anchors import groups_not_anchored
+from kernel.landscape.record_anchors import count_unanchored_groups
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.proof.checkpoint import Checkpoint
@@ -12,7 +12,7 @@ from kernel.proof.checkpoint_verdict import (
     CheckpointVerdict,
     CheckpointVerdictDocument,
     JudgedCheckpoint,
-    judged,
+    judge_checkpoint,
 )
 from kernel.proof.witness_policy import WitnessPolicy
 from kernel.records.receipt_seals import not_under_the_tree
@@ -42,6 +42,9 @@ class CheckpointStatusDocument(NotUnderTheTreeDocument):
     publishes: bool
     problem: PublicationProblemDocument | None
     checkpoint: CheckpointVerdictDocument | None
+    policy: str | None
+    """Whose signatures count here, as a file of C2SP tlog-policy; whoever verifies a checkpoint
+    compares it with a policy from elsewhere, or with the one that was read here before."""
 
 
 def checkpoint_status(
@@ -59,13 +62,14 @@ def checkpoint_status(
     """
     tree, verdict = view.log_tree(), None
     if note is not None:
-        verdict = judged(note, policy, lambda stated: difference(tree, stated))
+        verdict = judge_checkpoint(note, policy, lambda stated: difference(tree, stated))
         if problem is not None and problem[0] == "checkpoint_diverged":
             verdict = _diverged_verdict(verdict, problem[1])
     return {
         "publishes": publishes,
         "problem": None if problem is None else {"code": problem[0], "message": problem[1]},
         "checkpoint": None if verdict is None else verdict.document(),
+        "policy": policy.to_bytes().decode(errors="replace"),
         **what_waits(view),
     }
 
@@ -74,7 +78,7 @@ def what_waits(view: LedgerView) -> NotUnderTheTreeDocument:
     """Return how much of the record no tree head commits to yet."""
     return {
         "receipts_not_under_the_tree": not_under_the_tree(view),
-        "run_groups_not_under_the_tree": groups_not_anchored(view),
+        "run_groups_not_under_the_tree": count_unanchored_groups(view),
     }
 
 

@@ -1,4 +1,4 @@
-"""The HTTP interface for a reader: the OpenAPI document as words, without its nesting.
+"""Describes the HTTP interface for a reader: the OpenAPI document as words, without its nesting.
 
 Why it is not a foreign viewer: decision workers/0285.
 """
@@ -111,7 +111,7 @@ def type_of(schema: Schema) -> ShownType:
         return ShownType("one of " + ", ".join(map(repr, schema["enum"])))
     for several in ("anyOf", "oneOf", "allOf"):
         if several in schema:
-            return _joined_types([type_of(part) for part in schema[several]], " or ")
+            return _join_types([type_of(part) for part in schema[several]], " or ")
     if schema.get("type") == "array":
         element = type_of(schema.get("items", {}))
         return ShownType(f"list of {element.words}", element.names)
@@ -123,7 +123,7 @@ def type_of(schema: Schema) -> ShownType:
     return ShownType(str(schema.get("type", "anything")))
 
 
-def _joined_types(parts: Sequence[ShownType], between: str) -> ShownType:
+def _join_types(parts: Sequence[ShownType], between: str) -> ShownType:
     names = dict.fromkeys(name for part in parts for name in part.names)
     words = dict.fromkeys(part.words for part in parts)
     return ShownType(between.join(words), tuple(names))

@@ -98,12 +98,12 @@ def list_runs(view: LedgerView, *, limit: int = 50, status: str | None = None) -
     runs = newest_runs(view, limit=limit, status=status)
     runs += (run for run in runtime_runs(view, limit=limit) if status in (None, run["status"]))
     runs.sort(key=lambda run: (-run["started_at_us"], run["run_id"]))
-    return [shown(run_document(view, run)) for run in runs[:limit]]
+    return [show_value(run_document(view, run)) for run in runs[:limit]]
 
 
 def run_summary(view: LedgerView, run_id: str) -> RunSummaryDocument:
     """Return what a run came to: counts, errors, outcomes, grade, its seal."""
-    return cast("RunSummaryDocument", shown(summary_of(run_view(view, run_id), run_id)))
+    return cast("RunSummaryDocument", show_value(summary_of(run_view(view, run_id), run_id)))
 
 
 def explain_token(
@@ -138,7 +138,7 @@ def errors(
     view: LedgerView, run_id: str, *, error_type: ErrorKind = "all", limit: int = 100
 ) -> Document:
     """Return errors of a run."""
-    return shown_object(errors_of(run_view(view, run_id), run_id, kind=error_type, limit=limit))
+    return show_object(errors_of(run_view(view, run_id), run_id, kind=error_type, limit=limit))
 
 
 def dag_structure(view: LedgerView, run_id: str) -> Document:
@@ -148,17 +148,17 @@ def dag_structure(view: LedgerView, run_id: str) -> Document:
 
 def performance_report(view: LedgerView, run_id: str) -> Document:
     """Return for how long each node worked, the slowest first; linear in the run's states."""
-    return shown_object(performance_of(run_view(view, run_id), run_id))
+    return show_object(performance_of(run_view(view, run_id), run_id))
 
 
 def error_analysis(view: LedgerView, run_id: str) -> Document:
     """Return the errors of a run by their causes, the most frequent first."""
-    return shown_object(error_causes_of(run_view(view, run_id), run_id))
+    return show_object(error_causes_of(run_view(view, run_id), run_id))
 
 
 def llm_usage_report(view: LedgerView, run_id: str) -> Document:
     """Return how models were called in a run, by node; linear in its calls."""
-    return shown_object(llm_usage_of(run_view(view, run_id), run_id))
+    return show_object(llm_usage_of(run_view(view, run_id), run_id))
 
 
 def outcome_analysis(view: LedgerView, run_id: str) -> Document:
@@ -172,12 +172,12 @@ def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> Acti
     A run of the runtime belongs to them where it went on then.
     """
     document = activity_since(view, max(0, now_us - minutes * 60_000_000))
-    return cast("ActivityDocument", {"time_window_minutes": minutes, **shown(document)})
+    return cast("ActivityDocument", {"time_window_minutes": minutes, **show_value(document)})
 
 
 def failure_context(view: LedgerView, run_id: str, *, limit: int = 10) -> Document:
     """Return what failed in a run, with what to ask next."""
-    return shown_object(failure_of(run_view(view, run_id), run_id, limit=limit))
+    return show_object(failure_of(run_view(view, run_id), run_id, limit=limit))
 
 
 def diagnose(view: LedgerView, now_us: int) -> DiagnosisDocument:
@@ -185,17 +185,17 @@ def diagnose(view: LedgerView, now_us: int) -> DiagnosisDocument:
 
     Of the runtime's own runs: requests that were given up.
     """
-    return cast("DiagnosisDocument", shown(problems_now(view, now_us)))
+    return cast("DiagnosisDocument", show_value(problems_now(view, now_us)))
 
 
 def explanation_document(explanation: Explanation) -> ExplanationDocument:
     """Return an explanation."""
     return {
         "kind": explanation.kind,
-        "run": shown(explanation.run),
-        "record": shown(explanation.record),
+        "run": show_value(explanation.run),
+        "record": show_value(explanation.record),
         "lineages": [lineage_document(lineage) for lineage in explanation.lineages],
-        "related": {name: shown(rows) for name, rows in explanation.related.items()},
+        "related": {name: show_value(rows) for name, rows in explanation.related.items()},
         "is_cut": explanation.is_cut,
     }
 
@@ -204,39 +204,39 @@ def lineage_document(lineage: TokenLineage) -> Document:
     """Return the lineage of a token."""
     data = orjson.loads(canonical_json(lineage.source_data))
     return {
-        "token": shown(lineage.token),
+        "token": show_value(lineage.token),
         "source_row": {
-            **shown_object(lineage.source_row),
+            **show_object(lineage.source_row),
             "source_data_state": lineage.source_data_state,
             "source_data": data,
         },
-        "outcome": shown(lineage.outcome),
-        "node_states": shown(lineage.states),
-        "routing_events": shown(lineage.routing_events),
-        "edges": shown(lineage.edges),
-        "operations": shown(lineage.operations),
-        "calls": shown(lineage.calls),
-        "parents": shown(lineage.parents),
-        "children": shown(lineage.children),
-        "batches": shown(lineage.batches),
-        "artifacts": shown(lineage.artifacts),
-        "validation_errors": shown(lineage.validation_errors),
-        "transform_errors": shown(lineage.transform_errors),
-        "outcomes": shown(lineage.outcomes),
+        "outcome": show_value(lineage.outcome),
+        "node_states": show_value(lineage.states),
+        "routing_events": show_value(lineage.routing_events),
+        "edges": show_value(lineage.edges),
+        "operations": show_value(lineage.operations),
+        "calls": show_value(lineage.calls),
+        "parents": show_value(lineage.parents),
+        "children": show_value(lineage.children),
+        "batches": show_value(lineage.batches),
+        "artifacts": show_value(lineage.artifacts),
+        "validation_errors": show_value(lineage.validation_errors),
+        "transform_errors": show_value(lineage.transform_errors),
+        "outcomes": show_value(lineage.outcomes),
         "payloads": orjson.loads(canonical_json(lineage.payloads)),
     }
 
 
-def shown_object(value: Document) -> Document:
+def show_object(value: Document) -> Document:
     """Return a document as it is shown."""
-    document: Document = shown(value)
+    document: Document = show_value(value)
     return document
 
 
-def shown(value: Any) -> Any:
+def show_value(value: Any) -> Any:
     """Return a document with times as texts, durations in milliseconds and JSON as it is meant."""
     if isinstance(value, list):
-        return [shown(each) for each in value]
+        return [show_value(each) for each in value]
     if not isinstance(value, dict):
         return value
     document: Document = {}
@@ -251,5 +251,5 @@ def shown(value: Any) -> Any:
             loaded = None if each is None else orjson.loads(each)
             document[name.removesuffix("_json")] = loaded
         else:
-            document[name] = shown(each)
+            document[name] = show_value(each)
     return document

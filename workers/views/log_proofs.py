@@ -1,14 +1,16 @@
-"""Proofs over the log as JSON: tree heads, inclusion, consistency."""
+"""Describes proofs over the log as JSON: tree heads, inclusion, consistency."""
 
 from base64 import b64decode
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from kernel.audit.proofs import elimination, request
+from kernel.audit.proofs import elimination, opening_of, operation, request, trail
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
+from kernel.proof.verification import ProofInvalid
 
 
 class TreeHeadDocument(TypedDict):
@@ -55,6 +57,26 @@ class OpeningDocument(TypedDict):
     content: str
 
 
+class OperationProofDocument(TypedDict):
+    """The proof that an operation is in the log."""
+
+    inclusion: InclusionDocument
+    envelope: OpeningDocument | None
+    """None where it was erased."""
+
+
+class TrailProofDocument(TypedDict):
+    """The proof that events of a belief session are in the log, by the operation that anchors it.
+
+    Each event holds the hash of the one before; the operation names the hash of the last.
+    """
+
+    inclusion: InclusionDocument
+    envelope: OpeningDocument
+    events: list[str]
+    """The bytes that are hashed of each event, and of those behind them up to the anchored one."""
+
+
 class EliminationProofDocument(TypedDict):
     """The proof that a tombstone is in the log, by the operation that anchors its session."""
 
@@ -97,6 +119,40 @@ def outcome_proof(
         "receipt": shown["receipt"],
         "receipt_path": [b64decode(node).hex() for node in shown["receipt_path"]],
     }
+
+
+def operation_proof(
+    view: LedgerView, operation_id: str, size: int | None = None
+) -> OperationProofDocument:
+    """Return the proof of an operation, in the tree of a size.
+
+    Raises:
+        ProofSubjectUnknown: `operation_not_found`.
+        ValueError: it is not in the tree of that size.
+    """
+    row = operation(view, operation_id, with_envelope=False).row
+    [inclusion] = inclusions(view, [row["ec_sequence_number"]], size)
+    envelope: OpeningDocument | None = None
+    with suppress(ProofInvalid):
+        opening = opening_of(view, row)
+        envelope = {"salt": opening["salt"], "content": opening["content"]}
+    return {"inclusion": inclusion, "envelope": envelope}
+
+
+def trail_proof(
+    view: LedgerView, session_id: str, first: int, limit: int, size: int | None = None
+) -> TrailProofDocument:
+    """Return the proof of events of a session from a place on, in the tree of a size.
+
+    Raises:
+        ProofSubjectUnknown: `SESSION_NOT_FOUND`.
+        ProofInvalid: no operation whose envelope is still there anchors them.
+        ValueError: the operation is not in the tree of that size.
+    """
+    subject = trail(view, session_id, first, limit)
+    [inclusion] = inclusions(view, [subject.row["ec_sequence_number"]], size)
+    shown = subject.openings
+    return {"inclusion": inclusion, "envelope": shown["envelope"], "events": shown["events"]}
 
 
 def elimination_proof(

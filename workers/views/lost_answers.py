@@ -7,7 +7,7 @@ from typing import Any, NotRequired, cast
 from typing_extensions import TypedDict
 
 from kernel.ledger.ledger import LedgerView
-from kernel.records.head_acceptance import accepted_last, standing_findings
+from kernel.records.head_acceptance import newest_acceptance, standing_findings
 
 
 class HeadDocument(TypedDict):
@@ -69,13 +69,13 @@ _FOUND = ("finding_id", "gateway", "known", "found", "common", "is_all")
 _ACCEPTED = ("accepted", "reason", "authority", "decided_by_operation_id", "evidence")
 
 
-def lost_document(view: LedgerView, *, after: int, limit: int) -> LostDocument:
+def losses_document(view: LedgerView, *, after: int, limit: int) -> LostDocument:
     """Return what stands, or what was accepted last."""
     stands = view.finding_stands()
     acceptance: dict[str, Any] | None = None
     receipts: Iterable[dict[str, Any]] = standing_findings(view)
     if not stands:
-        acceptance, receipts = accepted_last(view)
+        acceptance, receipts = newest_acceptance(view)
     by_id: dict[str, dict[str, Any]] = {}
     lost: list[dict[str, Any]] = []
     for receipt in receipts:

@@ -1,4 +1,4 @@
-"""Times that a reader states, as the record has them."""
+"""Reads times that a reader states, as the record has them."""
 
 from datetime import datetime
 from typing import TypeVar

@@ -12,7 +12,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from kernel.audit.provenance import Named, Provenance, Step
-from kernel.audit.provenance_steps import named_by, provenance_of
+from kernel.audit.provenance_steps import provenance_of, resolve_name
 from kernel.audit.provenance_text import provenance_mermaid, provenance_text
 from kernel.landscape.errors import LandscapeRefused
 from kernel.ledger.ledger import LedgerView
@@ -74,7 +74,7 @@ class ExplainedDocument(TypedDict):
     lineage: ExplanationDocument | None
 
 
-def provenance_asked(view: LedgerView, question: ProvenanceQuestion) -> Provenance | None:
+def provenance_of_question(view: LedgerView, question: ProvenanceQuestion) -> Provenance | None:
     """Return the way of what is asked about; None where a run has to know it.
 
     Raises:
@@ -86,15 +86,15 @@ def provenance_asked(view: LedgerView, question: ProvenanceQuestion) -> Provenan
     if provenance is None and question.hypothesis is not None:
         message = f"no session {question.record_id} has the hypothesis {question.hypothesis}"
         raise LandscapeRefused(message, code="landscape_unknown")
-    if provenance is None and named_by(view, question.record_id) is not None:
+    if provenance is None and resolve_name(view, question.record_id) is not None:
         message = f"the session in {question.record_id} has no such hypothesis"
         raise LandscapeRefused(message, code="landscape_unknown")
     return provenance
 
 
-def explained(view: LedgerView, question: ProvenanceQuestion) -> ExplainedDocument:
+def explain(view: LedgerView, question: ProvenanceQuestion) -> ExplainedDocument:
     """Return what an id names, with its provenance or its lineage."""
-    provenance = provenance_asked(view, question)
+    provenance = provenance_of_question(view, question)
     if provenance is not None:
         kind = provenance.subject.named.kind
         return {"kind": kind, "provenance": provenance_document(provenance), "lineage": None}
@@ -104,9 +104,9 @@ def explained(view: LedgerView, question: ProvenanceQuestion) -> ExplainedDocume
     return {"kind": lineage["kind"], "provenance": None, "lineage": lineage}
 
 
-def explained_text(view: LedgerView, question: ProvenanceQuestion) -> str:
+def explain_as_text(view: LedgerView, question: ProvenanceQuestion) -> str:
     """Return the same as text."""
-    provenance = provenance_asked(view, question)
+    provenance = provenance_of_question(view, question)
     if provenance is not None:
         return provenance_text(provenance)
     return landscape.explain_text(
@@ -114,9 +114,9 @@ def explained_text(view: LedgerView, question: ProvenanceQuestion) -> str:
     )
 
 
-def explained_mermaid(view: LedgerView, question: ProvenanceQuestion) -> str:
+def explain_as_mermaid(view: LedgerView, question: ProvenanceQuestion) -> str:
     """Return the same as a Mermaid graph."""
-    provenance = provenance_asked(view, question)
+    provenance = provenance_of_question(view, question)
     if provenance is not None:
         return provenance_mermaid(provenance)
     return landscape.explain_mermaid(

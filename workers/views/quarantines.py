@@ -6,9 +6,13 @@ from typing import cast
 from typing_extensions import TypedDict
 
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.quarantine import RecordKey, SequenceRange, stated_range
+from kernel.ledger.quarantine import RecordKey, SequenceRange, range_document
 
 _CHAINS = frozenset({"chain_head", "kernel_event_log", "receipts", "tree_tiles"})
+
+_LIST_AND_LIFT = (
+    "`rotulus quarantine list`, and `rotulus quarantine lift ID --reason TEXT --authority NAME`"
+)
 
 NAMED_MAX = 5
 """Ranges or records that a sentence names."""
@@ -52,7 +56,7 @@ def quarantines_document(view: LedgerView) -> QuarantinesDocument:
                 "quarantine_id": each.quarantine_id,
                 "found_at": each.found_at,
                 "finding": each.finding,
-                "ranges": [cast("RangeDocument", stated_range(rows)) for rows in each.ranges],
+                "ranges": [cast("RangeDocument", range_document(rows)) for rows in each.ranges],
                 "records": [cast("RecordDocument", key._asdict()) for key in each.records],
             }
             for each in view.quarantines().standing
@@ -62,28 +66,35 @@ def quarantines_document(view: LedgerView) -> QuarantinesDocument:
 
 def damage_problems(records: Collection[RecordKey]) -> dict[str, str]:
     """Return a sentence about damaged records by component of readiness."""
+    return {
+        component: f"{what}: let nothing else write, `rotulus verify`, {_LIST_AND_LIFT} once"
+        " somebody has dealt with it"
+        for component, what in damage_sentences(records).items()
+    }
+
+
+def damage_sentences(records: Collection[RecordKey]) -> dict[str, str]:
+    """Return which records are damaged by component of readiness."""
     parts: dict[str, list[str]] = {}
     for record in sorted(records):
         parts.setdefault("chain" if record.table in _CHAINS else "record", []).append(str(record))
-    return {component: _damage_sentence(named) for component, named in parts.items()}
+    return {
+        component: f"{_names(named, 'records')} found damaged" for component, named in parts.items()
+    }
 
 
-def _damage_sentence(records: Sequence[str]) -> str:
-    named = ", ".join(records[:NAMED_MAX])
-    others = len(records) - NAMED_MAX
-    beside = f" and {others} more records" if others > 0 else ""
-    return (
-        f"{named}{beside} found damaged: let nothing else write, `rotulus verify`,"
-        " `rotulus quarantine list`, and `rotulus quarantine lift` once somebody has dealt with it"
-    )
+def quarantine_problem(ranges: Sequence[SequenceRange]) -> str:
+    """Say which rows are quarantined, what that means, and what to do about it."""
+    return f"{quarantine_sentence(ranges)}: {_LIST_AND_LIFT} once somebody has looked"
 
 
 def quarantine_sentence(ranges: Sequence[SequenceRange]) -> str:
-    """Say which rows are quarantined, what that means, and what to do about it."""
-    named = ", ".join(map(str, ranges[:NAMED_MAX]))
-    others = len(ranges) - NAMED_MAX
-    beside = f" and {others} more ranges" if others > 0 else ""
-    return (
-        f"{named}{beside} of the log, found damaged, so nothing is computed from there:"
-        " `rotulus quarantine list`, and `rotulus quarantine lift` once somebody has looked"
-    )
+    """Say which rows are quarantined, and what that means."""
+    named = _names([*map(str, ranges)], "ranges")
+    return f"{named} of the log, found damaged, so nothing is computed from there"
+
+
+def _names(names: Sequence[str], what: str) -> str:
+    others = len(names) - NAMED_MAX
+    beside = f" and {others} more {what}" if others > 0 else ""
+    return f"{', '.join(names[:NAMED_MAX])}{beside}"

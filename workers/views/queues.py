@@ -1,13 +1,14 @@
-"""A queue on one page: where its open requests stand, pauses, dead letters, its requests."""
+"""Describes a queue on one page: its open requests, pauses, dead letters, requests."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernel.ledger.ledger import LedgerView
 from kernel.work.dead_letters import DeadLetters, dead_letters
 from kernel.work.outcomes import open_by_queue
 from kernel.work.pauses import Pause, pauses_of
 from kernel.work.queue_kinds import QUEUE_KINDS
-from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
+from kernel.work.request_lists import RequestPage, list_requests
+from kernel.work.request_search import RequestSearch
 from queues.queue.items import QueueDepth
 from workers.views.backlog import Backlog, backlog
 
@@ -32,7 +33,7 @@ def queue_summary(
     search: RequestSearch,
     *,
     after: int | None,
-    dead_after: str,
+    dead_after: int | None,
     limit: int,
 ) -> QueueSummary:
     """Return a queue; `depth` is None where Redis does not answer."""
@@ -40,6 +41,6 @@ def queue_summary(
         tuple(priority.name for priority in QUEUE_KINDS[name].priorities),
         None if depth is None else backlog(depth, open_by_queue(view).get(name, 0)),
         tuple(pause for pause in pauses_of(view) if pause.queue == name),
-        list_requests(view, name, search, after=after, limit=limit),
+        list_requests(view, replace(search, queue=name), after=after, limit=limit),
         dead_letters(view, name, error_signature=None, after=dead_after, limit=limit),
     )

@@ -1,4 +1,4 @@
-"""The record as JSON: operations, nodes, and what became of requests."""
+"""Describes the record as JSON: operations, nodes, and what became of requests."""
 
 from typing import Any, NotRequired, cast
 

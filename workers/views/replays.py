@@ -1,4 +1,4 @@
-"""The result of a replay without receipts: its counts, and what went wrong in it."""
+"""Describes the result of a replay without receipts: its counts, and what went wrong in it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -52,7 +52,7 @@ def runs_picture(view: LedgerView, status: str | None, before_us: int | None) ->
     """Return a page of runs, the newest first."""
     page = overview.runs_page(view, status=status, before_us=before_us, limit=RUNS_SHOWN)
     runs = [
-        landscape.shown_object(run) | overview.record_counts(view, run["run_id"])
+        landscape.show_object(run) | overview.record_counts(view, run["run_id"])
         for run in page.runs
     ]
     if before_us is None:
@@ -64,7 +64,7 @@ def _runtime(view: LedgerView, status: str | None) -> list[Document]:
     """Return the newest runs of the runtime itself, which stand on the first page."""
     runs = runtime_runs(view, limit=RUNTIME_SHOWN)
     return [
-        landscape.shown_object(run) | counts_of(view, run["run_id"], overview.COUNTED)
+        landscape.show_object(run) | counts_of(view, run["run_id"], overview.COUNTED)
         for run in runs
         if not status or run["status"] == status
     ]
@@ -77,12 +77,12 @@ def run_picture(view: LedgerView, run_id: str, after: str | None) -> RunPicture:
     return RunPicture(
         landscape.run_summary(view, run_id),
         [
-            landscape.shown_object(counts.node) | {"states": counts.states}
+            landscape.show_object(counts.node) | {"states": counts.states}
             for counts in overview.node_counts(view, run_id)
         ],
         landscape.errors(view, run_id, limit=ERRORS_SHOWN),
         [
-            landscape.shown_object(token) | {"outcome": landscape.shown(outcome)}
+            landscape.show_object(token) | {"outcome": landscape.show_value(outcome)}
             for token, outcome in tokens.tokens
         ],
         tokens.next_after,
@@ -92,5 +92,5 @@ def run_picture(view: LedgerView, run_id: str, after: str | None) -> RunPicture:
 def token_picture(view: LedgerView, run_id: str, token_id: str) -> TokenPicture:
     """Return the way of a token."""
     view = run_view(view, run_id)
-    run: dict[str, Any] = landscape.shown(run_of_id(view, run_id))
+    run: dict[str, Any] = landscape.show_value(run_of_id(view, run_id))
     return TokenPicture(run, landscape.lineage_document(lineage_of(view, run_id, token_id)))

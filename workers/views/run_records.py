@@ -12,7 +12,7 @@ from kernel.landscape import contracts, listing
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.runtime.views import run_view
 from kernel.ledger.ledger import LedgerView
-from workers.views.landscape import Document, shown, shown_object
+from workers.views.landscape import Document, show_object, show_value
 
 
 class RecordsDocument(TypedDict):
@@ -24,7 +24,7 @@ class RecordsDocument(TypedDict):
 
 def run_record(view: LedgerView, run_id: str) -> Document:
     """Return a run as it is recorded, with its configuration."""
-    return shown_object(run_of_id(run_view(view, run_id), run_id))
+    return show_object(run_of_id(run_view(view, run_id), run_id))
 
 
 def run_records(
@@ -38,7 +38,7 @@ def run_records(
 ) -> RecordsDocument:
     """Return a page of a run's records of a table; of `where` what is None bounds nothing."""
     page = listing.page_of(run_view(view, run_id), run_id, name, where, after=after, limit=limit)
-    return {"records": shown(page.records), "next_after": page.next_after}
+    return {"records": show_value(page.records), "next_after": page.next_after}
 
 
 def calls_of(
@@ -53,7 +53,7 @@ def calls_of(
     """Return a page of the calls of a state or an operation, whose table is `parents`."""
     view = run_view(view, run_id)
     page = listing.calls_of(view, parents, parent_id, run_id=run_id, after=after, limit=limit)
-    return {"records": shown(page.records), "next_after": page.next_after}
+    return {"records": show_value(page.records), "next_after": page.next_after}
 
 
 def run_contract(view: LedgerView, run_id: str) -> Document:
@@ -65,7 +65,7 @@ def run_contract(view: LedgerView, run_id: str) -> Document:
     nodes = [
         {name: node[name] for name in of_node} for node in contracts.nodes_with_schema(view, run_id)
     ]
-    return shown_object({name: run[name] for name in of_run} | {"nodes": nodes})
+    return show_object({name: run[name] for name in of_run} | {"nodes": nodes})
 
 
 def explain_field(view: LedgerView, run_id: str, field_name: str) -> Document:
@@ -94,7 +94,7 @@ def contract_violations(
     view = run_view(view, run_id)
     contract = contracts.contract_of(view, run_id)
     page = listing.page_of(view, run_id, "validation_errors", {}, after=after, limit=limit)
-    records = [shown_object(row) for row in page.records]
+    records = [show_object(row) for row in page.records]
     for record in records:
         missing, undeclared = contract.misfits(record["row_data"])
         record |= {"missing": missing, "undeclared": undeclared}

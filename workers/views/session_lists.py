@@ -1,4 +1,4 @@
-"""Belief sessions from the record: summaries, one as it stands, its trail."""
+"""Describes belief sessions from the record: summaries, one as it stands, its trail."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from kernel.belief.events import BeliefEvent
-from kernel.belief.record import read_session, shown_survivors
+from kernel.belief.record import read_session, read_survivors
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import SEARCH_ROWS, Row
 from kernel.values.host import iso_time
@@ -121,7 +121,7 @@ def _summary(row: Row) -> SessionSummaryDocument:
         "title": row["title"],
         "n_universe": row["n_universe"],
         "n_survivors": row["n_survivors"],
-        "survivors_shown": shown_survivors(row["survivors_shown"]),
+        "survivors_shown": read_survivors(row["survivors_shown"]),
         "n_events": row["n_events"],
         "updated_at": iso_time(row["updated_at_us"]),
         "terminated": bool(row["terminated"]),

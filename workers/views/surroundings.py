@@ -19,7 +19,7 @@ from workers.views.waiting import (
     CapacityHolder,
     RecordedHold,
     Surroundings,
-    held_back,
+    hold_of_request,
     why_waiting,
 )
 
@@ -30,14 +30,14 @@ T = TypeVar("T")
 class WorkServices:
     """The queues and whoever serves them, as a gateway reaches them through Redis."""
 
-    queues: Mapping[str, WorkQueue]
-    """Every queue that the relay serves, by name."""
+    queues: dict[str, WorkQueue]
+    """Every queue that a relay serves, by name; registered ones come and go."""
 
     leases: CapacityLeases
     heartbeats: Heartbeats
     redis: RedisClient
     redis_watch: RedisWatch
-    slots: Mapping[str, int] = field(default_factory=dict)
+    slots: dict[str, int] = field(default_factory=dict)
     """How many slots the whole fleet has, by the resource of which they are leased."""
 
 
@@ -56,6 +56,9 @@ class FleetServices:
 
     absent_owner: Callable[[str], str | None] = lambda _: None
     """The gateway of a session that no living gateway owns; see `GatewayCluster.absent_owner`."""
+
+    absent_owners: Callable[[], Mapping[int, str]] = dict
+    """By shard that no living gateway owns its gateway on the record, as for `absent_owner`."""
 
     gateway_urls: Callable[[], Mapping[str, str]] = dict
     """The URLs that the living gateways advertise, by their names."""
@@ -87,7 +90,7 @@ async def why_open(services: RequestServices, queue: str, request_id: str) -> st
         WorkRefused: `work_request_unknown`.
     """
     now_us = services.ledger.host.now_us()
-    held = await services.read(lambda view: held_back(view, request_id, now_us))
+    held = await services.read(lambda view: hold_of_request(view, request_id, now_us))
     if held is None:
         return None
     if queue not in services.work.queues:
@@ -110,7 +113,7 @@ async def _surroundings(services: RequestServices, queue: str, held: RecordedHol
     for resource in (queue, *([CAPACITY_RESOURCE] if queue == BINDING_QUEUE else [])):
         slots, leases = (
             services.work.slots.get(resource, 0),
-            await services.work.leases.held(resource),
+            await services.work.leases.active_leases(resource),
         )
         if len(leases) >= slots > 0:
             holders = [CapacityHolder(lease.holder, lease.expires_at_ms) for lease in leases]

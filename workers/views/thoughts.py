@@ -1,4 +1,4 @@
-"""Sessions of thoughts and rounds as JSON, from a snapshot (seed 002)."""
+"""Describes sessions of thoughts and rounds as JSON, from a snapshot (seed 002)."""
 
 from typing import Any
 

@@ -1,8 +1,9 @@
-"""Why an open request waits, in one sentence: the first thing that keeps it from being begun.
+"""Says why an open request waits, in one sentence: the first thing that keeps it from being begun.
 
-What the record says comes first (a time, an earlier step, a full cycle, a pause), then where its
-item stands in the queue, whether its session has a gateway, who serves the queue, and who holds
-its capacity. The sentence is true of the moment at which it was asked for.
+What the record says comes first (a time, an earlier step, a full cycle, a pause), but for what a
+worker has in hand, which a pause lets be finished. Then comes where its item stands in the queue,
+whether its session has a gateway, who serves the queue, and who holds its capacity. The sentence is
+true of the moment at which it was asked for.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import recorded_request
 from kernel.work.pauses import Pause, pauses_of
 from kernel.work.ready_requests import due_at_us, fan_out_of, next_of_runs
+from queues.queue.claim_tokens import claimed_us, worker_of
 from queues.queue.items import ItemPlace
 from queues.queue.outbox_relay import route_of
 
@@ -64,7 +66,7 @@ class Surroundings:
     where nobody has it on the record."""
 
 
-def held_back(view: LedgerView, request_id: str, now_us: int) -> RecordedHold | None:
+def hold_of_request(view: LedgerView, request_id: str, now_us: int) -> RecordedHold | None:
     """Return what the record says of a request; None where it has its outcome.
 
     Raises:
@@ -114,6 +116,9 @@ def why_waiting(held: RecordedHold, around: Surroundings | None) -> str:
     """Return the sentence; `around` is None where Redis does not answer."""
     if held.reason is not None:
         return held.reason
+    if around is not None and around.place is not None and around.place.state == "in_flight":
+        # A pause lets what is in hand be finished.
+        return _in_queue(held, around, around.place)
     for pause in held.pauses:
         what = f"{held.queue} {pause.priority}" if pause.priority else held.queue
         by = f" by {pause.decided_by}" if pause.decided_by else ""
@@ -130,7 +135,7 @@ def why_waiting(held: RecordedHold, around: Surroundings | None) -> str:
 def _in_queue(held: RecordedHold, around: Surroundings, place: ItemPlace) -> str:
     ends = None if place.state_ends_at_ms is None else _at(place.state_ends_at_ms)
     if place.state == "in_flight":
-        return f"a worker has it in hand, for the {_ordinal(place.attempts)} time, until {ends}"
+        return f"{_claimant(place)}, for the {_ordinal(place.attempts)} time, until {ends}"
     if place.state == "delayed":
         why = f": {place.error}" if place.error else ""
         return f"it is tried again at {ends}{why}"
@@ -151,6 +156,15 @@ def _behind(around: Surroundings, place: ItemPlace) -> str:
     if place.due_before:
         return f"{place.due_before} that are due before it go first"
     return "it is next"
+
+
+def _claimant(place: ItemPlace) -> str:
+    """Say who has an item in hand, as far as the claim says so."""
+    ends_us = 1000 * (place.state_ends_at_ms or 0)
+    began_us = claimed_us(place.token, ends_us)
+    if not place.token or began_us == ends_us:
+        return "a worker has it in hand"
+    return f"{worker_of(place.token)} has it in hand since {_at(began_us // 1000)}"
 
 
 def _away(gateway: str) -> str:

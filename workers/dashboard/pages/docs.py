@@ -1,4 +1,4 @@
-"""The pages of the HTTP interface: every route, and every schema that a route names."""
+"""Shows the pages of the HTTP interface: every route, and every schema that a route names."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +17,7 @@ async def route(pages: Pages, request: Request) -> Response:
     interface = await pages.source.interface()
     shown = interface.routes.get(request.path_params["route_id"])
     if shown is None:
-        return await pages.refused(request, "not_found", "the interface has no such route")
+        return await pages.refuse(request, "not_found", "the interface has no such route")
     return await pages.answer(request, "docs_route", {"route": shown})
 
 
@@ -26,5 +26,5 @@ async def schema(pages: Pages, request: Request) -> Response:
     interface = await pages.source.interface()
     shown = interface.schemas.get(request.path_params["name"])
     if shown is None:
-        return await pages.refused(request, "not_found", "the interface has no such schema")
+        return await pages.refuse(request, "not_found", "the interface has no such schema")
     return await pages.answer(request, "docs_schema", {"schema": shown})

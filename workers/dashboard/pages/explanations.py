@@ -1,4 +1,4 @@
-"""The page that explains an id: where what it names comes from, back to the words of sources."""
+"""Explains an id on a page: where what it names comes from, back to the words of sources."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +9,10 @@ from starlette.responses import Response
 
 from kernel.audit.provenance import Named, Provenance, Step
 from kernel.landscape.errors import LandscapeRefused
+from kernel.values.errors import KernelError
+from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.page import Pages
-from workers.dashboard.sanitize import bounded_text
+from workers.dashboard.sanitize import bound_text
 from workers.views.provenance import ProvenanceQuestion
 
 ID_CHARS_MAX = 512
@@ -26,23 +28,41 @@ async def show(pages: Pages, request: Request) -> Response:
         name: request.query_params.get(name, "")[:ID_CHARS_MAX] for name in ("id", "hypothesis")
     }
     context: dict[str, Any] = {"asked": query, "subject": None, "steps": [], "lineage": ""}
-    context |= {"problem": "", "beyond": 0, "query": urlencode(query)}
+    context |= {"problem": "", "beyond": 0, "query": urlencode(query), "named": urlencode(query)}
     if not query["id"]:
         return await pages.answer(request, "explain", context)
     question = ProvenanceQuestion(query["id"], query["hypothesis"] or None)
     try:
-        answer = await pages.source.explained(question)
+        answer = await pages.source.explain(question)
     except LandscapeRefused as error:
         context["problem"] = f"{error.code}: {error}"
         return await pages.answer(request, "explain", context, 404)
     if isinstance(answer, str):
         lines = answer[:LINEAGE_CHARS_MAX].splitlines()
-        context["lineage"] = "\n".join(bounded_text(line, WORDS_CHARS_MAX) for line in lines)
+        context["lineage"] = "\n".join(bound_text(line, WORDS_CHARS_MAX) for line in lines)
     else:
         shown = [*_steps_for_template(answer)]
         context |= {"subject": shown[0], "steps": shown[1:], "query": _query_of(question)}
         context["beyond"] = len(answer.steps) - len(shown)
     return await pages.answer(request, "explain", context)
+
+
+async def exhibit(pages: Pages, request: Request) -> Response:
+    """Answer with a file that proves what the id in the query names, to be kept and handed on.
+
+    Without an id it answers with the form that asks for one.
+    """
+    query = request.query_params
+    name, hypothesis = (query.get(each, "")[:ID_CHARS_MAX] for each in ("id", "hypothesis"))
+    if not name:
+        return await show(pages, request)
+    question = ProvenanceQuestion(name, hypothesis or None)
+    try:
+        content = await pages.source.exhibit(question)
+    except KernelError as error:
+        return await pages.refuse(request, error.code, str(error))
+    headers = dict(PAGE) | {"Content-Disposition": 'attachment; filename="exhibit.html"'}
+    return Response(content, media_type="text/html", headers=headers)
 
 
 def _query_of(question: ProvenanceQuestion) -> str:
@@ -78,7 +98,7 @@ def _words(step: Step) -> Iterator[dict[str, Any]]:
         text = words.text
         yield {
             "at": f"{words.source_ref}, characters {words.offset} to {words.offset + words.length}",
-            "text": None if text is None else bounded_text(" ".join(text.split()), WORDS_CHARS_MAX),
+            "text": None if text is None else bound_text(" ".join(text.split()), WORDS_CHARS_MAX),
         }
 
 

@@ -1,19 +1,19 @@
-"""The filters and places that a page's URL states; what nobody can mean is left out.
+"""Reads the filters and places that a page's URL states; what nobody can mean is left out.
 
 A time that nobody can read is left out too, and the page says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import get_args
 from urllib.parse import urlencode
 
 from kernel.model.numbers import SEQUENCE_MAX
-from kernel.work.request_lists import RequestSearch
-from kernel.work.requests import State
+from kernel.work.errors import WorkRefused
+from kernel.work.request_search import NUMBERS_MAX, RequestSearch, StateAsked, numbers_in
 from workers.views.moments import us_of
 
-STATES: tuple[State, ...] = get_args(State)
+STATES: tuple[StateAsked, ...] = get_args(StateAsked)
 TEXT_CHARS_MAX = 512
 _DIGITS_MAX = 19
 _DATE_CHARS = len("2026-01-31 ")
@@ -55,13 +55,18 @@ def filters_of(query: Mapping[str, str], search: RequestSearch) -> dict[str, str
     """Return the filters of a list of requests by their names in a URL; times are in UTC."""
     moments = {name: moment_of(query, name) for name in AGES}
     return {
+        "queue": search.queue,
         "state": search.state,
         "priority": search.priority,
         "words": search.words,
         "request_id": search.request_id,
         "request_key": search.request_key,
         "item_key": search.item_key,
+        "tag": search.tag,
+        "error_signature": search.error_signature,
         "session_id": search.session_id,
+        "content_words": search.content_words,
+        "numbers": search.numbers,
         **{
             name: None if moment is None else moment.replace(tzinfo=None).isoformat()
             for name, moment in moments.items()
@@ -73,16 +78,61 @@ def search_of(query: Mapping[str, str]) -> RequestSearch:
     """Return the search for requests that a query string states."""
     state = next((state for state in STATES if state == query.get("state")), None)
     return RequestSearch(
+        queue=text_of(query, "queue"),
         request_id=text_of(query, "request_id"),
         request_key=text_of(query, "request_key"),
         item_key=text_of(query, "item_key"),
+        tag=text_of(query, "tag"),
+        error_signature=text_of(query, "error_signature"),
         session_id=text_of(query, "session_id"),
         state=state,
         priority=text_of(query, "priority"),
         words=text_of(query, "words"),
+        content_words=text_of(query, "content_words"),
+        numbers=_numbers_of(query),
         from_us=us_of(moment_of(query, "since")),
         before_us=us_of(moment_of(query, "until")),
     )
+
+
+def _numbers_of(query: Mapping[str, str]) -> str | None:
+    """Return the numbers of requests that a query string states, None where nobody can read them.
+
+    They are more than a text has.
+    """
+    stated = query.get("numbers", "")
+    try:
+        return ",".join(map(str, numbers_in(stated))) if stated else None
+    except WorkRefused:
+        return None
+
+
+def exact_search_of(pairs: Sequence[tuple[str, str]]) -> RequestSearch:
+    """Return the search that names and values of a query string state, and nothing less.
+
+    Where more is done than read, a filter that is left out would be about other requests.
+
+    Raises:
+        ValueError: a filter that there is not, that is stated twice, or that cannot be read.
+    """
+    query = dict(pairs)
+    search = search_of(query)
+    if len(query) < len(pairs):
+        raise ValueError("each filter is stated once")
+    if unknown := sorted(query.keys() - filters_of({}, RequestSearch()).keys()):
+        raise ValueError(f"there is no filter {unknown[0][:TEXT_CHARS_MAX]}")
+    if unread := no_times_of(query):
+        raise ValueError(f"{unread[0]}: a time is written like 2026-01-31T12:00")
+    if query.get("state") and search.state is None:
+        raise ValueError(f"state: one of {', '.join(STATES)}")
+    if query.get("numbers") and search.numbers is None:
+        raise ValueError(f"numbers: at most {NUMBERS_MAX} numbers of requests, such as 3,17")
+    for name, stated in query.items():
+        if name == "numbers":
+            continue
+        if not stated.strip() or "\x00" in stated or len(stated) > TEXT_CHARS_MAX:
+            raise ValueError(f"{name}: 1 to {TEXT_CHARS_MAX} characters, none of them U+0000")
+    return search
 
 
 def query_of(filters: Mapping[str, object]) -> str:

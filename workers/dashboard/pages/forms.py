@@ -1,19 +1,24 @@
-"""Forms of the pages: read within limits, checked against their page's origin, turned into actions.
+"""Reads forms within limits, checks them against their page's origin, makes actions of them.
 
 The gateway's request guard refuses other origins before a form is read. A form is refused here as
 well unless its `Origin` is there and names the host: a browser sends it with each form.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
 from kernel.work.outcomes import REASON_CHARS_MAX
-from workers.use_cases.queue_operations import OperatorAction, asked_by
+from workers.use_cases.queue_operations import OperatorAction, requester_name
 
 FORM_BYTES_MAX = 16_384
+FIELDS_MAX = 10
+SELECTION_BYTES_MAX = 131_072
+SELECTION_FIELDS_MAX = 64
+"""Of a form that names the things that it is about, each in two fields."""
+
 NAME_CHARS_MAX = 40
 REQUEST_ID_CHARS_MAX = 512
 WRITTEN_REASON_CHARS_MAX = 100
@@ -31,6 +36,14 @@ class FormRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class FormDecision:
+    """Why something is done, and who says so."""
+
+    reason: str
+    decided_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verb:
     """What a verb needs, and what its page says when it is done."""
 
@@ -44,8 +57,15 @@ VERBS = {
     "resume": Verb("Resumed. Workers begin with it again."),
     "requeue": Verb("Asked for anew. The new request is on the list of its queue.", True),
     "cancel": Verb("Cancelled, unless it had its outcome before.", True, True),
+    "prioritize": Verb("Given the other priority, unless it has its outcome.", True),
     "dismiss": Verb("Dismissed. It is settled and counted as dead no more.", True, True),
 }
+
+
+def done_message(query: Mapping[str, str]) -> str | None:
+    """Return what a page says after a form: a sentence of the table, never of the URL."""
+    verb = VERBS.get(query.get("done", ""))
+    return None if verb is None else verb.done
 
 
 async def action_of(request: Request, queue: str, verb: str) -> OperatorAction:
@@ -54,25 +74,58 @@ async def action_of(request: Request, queue: str, verb: str) -> OperatorAction:
     Raises:
         FormRefused: `origin_refused`, `request_too_large` or `work_request_invalid`.
     """
-    _check_origin(request)
-    fields = _fields(await _body(request))
+    fields = await fields_of(request, _FIELDS)
     rule = VERBS.get(verb)
     if rule is None:
         raise FormRefused("not_found", "no such action")
-    reason, name = fields.get("reason", "").strip(), fields.get("name", "").strip()
+    decision = decision_of(request, fields, needs_reason=rule.needs_reason)
     request_id = fields.get("request_id", "")
-    if rule.needs_reason and not reason:
+    if rule.of_request and not 0 < len(request_id) <= REQUEST_ID_CHARS_MAX:
+        raise FormRefused("work_request_invalid", "request_id: name the request")
+    priority = fields.get("priority") or None
+    return OperatorAction(verb, queue, decision.decided_by, decision.reason, priority, request_id)
+
+
+async def fields_of(request: Request, names: Collection[str]) -> Mapping[str, str]:
+    """Return what a form of this dashboard's own pages says, in fields of these names.
+
+    Raises:
+        FormRefused: `origin_refused`, `request_too_large` or `work_request_invalid`.
+    """
+    _check_origin(request)
+    return _once(_pairs(await _body(request)), names)
+
+
+async def selection_of(
+    request: Request, names: Collection[str], repeated: Collection[str]
+) -> tuple[Mapping[str, str], Mapping[str, list[str]]]:
+    """Return what a form says, and the values of the fields of it that are there many times.
+
+    Raises:
+        FormRefused: see `fields_of`.
+    """
+    _check_origin(request)
+    pairs = _pairs(await _body(request, SELECTION_BYTES_MAX), SELECTION_FIELDS_MAX)
+    lists = {name: [value for each, value in pairs if each == name] for name in repeated}
+    return _once([pair for pair in pairs if pair[0] not in lists], names), lists
+
+
+def decision_of(request: Request, fields: Mapping[str, str], *, needs_reason: bool) -> FormDecision:
+    """Return the reason that a form gives, and who sent it.
+
+    Raises:
+        FormRefused: `work_request_invalid`.
+    """
+    reason, name = fields.get("reason", "").strip(), fields.get("name", "").strip()
+    if needs_reason and not reason:
         raise FormRefused("work_request_invalid", "reason: say why, because something is lost")
     if len(reason) > WRITTEN_REASON_CHARS_MAX or len(name) > NAME_CHARS_MAX:
         limits = f"{WRITTEN_REASON_CHARS_MAX} and {NAME_CHARS_MAX}"
         raise FormRefused(
             "work_request_invalid", f"reason and name have at most {limits} characters"
         )
-    if rule.of_request and not 0 < len(request_id) <= REQUEST_ID_CHARS_MAX:
-        raise FormRefused("work_request_invalid", "request_id: name the request")
-    decided_by = asked_by(name, request.client.host if request.client else None)
-    priority = fields.get("priority") or None
-    return OperatorAction(verb, queue, decided_by[:REASON_CHARS_MAX], reason, priority, request_id)
+    decided_by = requester_name(name, request.client.host if request.client else None)
+    return FormDecision(reason, decided_by[:REASON_CHARS_MAX])
 
 
 def _check_origin(request: Request) -> None:
@@ -82,7 +135,7 @@ def _check_origin(request: Request) -> None:
         raise FormRefused("origin_refused", "a form is sent from a page of this dashboard")
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, bytes_max: int = FORM_BYTES_MAX) -> bytes:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
         raise FormRefused(
@@ -91,19 +144,25 @@ async def _body(request: Request) -> bytes:
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > FORM_BYTES_MAX:
-            raise FormRefused("request_too_large", f"a form has at most {FORM_BYTES_MAX} bytes")
+        if len(body) > bytes_max:
+            raise FormRefused("request_too_large", f"a form has at most {bytes_max} bytes")
     return bytes(body)
 
 
-def _fields(body: bytes) -> Mapping[str, str]:
+def _pairs(body: bytes, fields_max: int = FIELDS_MAX) -> list[tuple[str, str]]:
     try:
-        pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, max_num_fields=8, errors="strict"
+        return parse_qsl(
+            body.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=fields_max,
+            errors="strict",
         )
     except ValueError as error:
         raise FormRefused("work_request_invalid", "the form cannot be read") from error
+
+
+def _once(pairs: Sequence[tuple[str, str]], names: Collection[str]) -> Mapping[str, str]:
     fields = dict(pairs)
-    if len(fields) != len(pairs) or not fields.keys() <= set(_FIELDS):
-        raise FormRefused("work_request_invalid", f"a form has {', '.join(_FIELDS)}, each once")
+    if len(fields) != len(pairs) or not fields.keys() <= set(names):
+        raise FormRefused("work_request_invalid", f"a form has {', '.join(names)}, each once")
     return fields

@@ -1,9 +1,10 @@
-"""Shares what the pages of single things need: their template, links and answers."""
+"""Shares what every page needs: its frame, its template, links and answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 from anyio import to_thread
@@ -13,11 +14,61 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from actors.error_codes import status_of
+from kernel.work.request_search import StateAsked
+from workers import dashboard
 from workers.dashboard.assets import Assets
 from workers.dashboard.headers import PAGE
+from workers.dashboard.page_model import Row
+from workers.dashboard.pages.fixed_links import fixed_at
+from workers.dashboard.pages.refusals import refusal_context
 from workers.dashboard.pages.source import PageSource
-from workers.dashboard.sanitize import bounded_text
+from workers.dashboard.sanitize import (
+    LINES_CHARS_MAX,
+    TEXT_CHARS_MAX,
+    bound_lines,
+    bound_text,
+    breakable_pieces,
+)
+from workers.environment.output import command_line
+from workers.environment.system_host import utc_now
 from workers.views.cold_reads import was_archive_read
+
+STATE_WORDS: Final[Mapping[StateAsked, str]] = {
+    "open": "open",
+    "completed": "completed",
+    "dead_letter": "given up",
+    "cancelled": "cancelled",
+    "standing": "given up, not settled",
+}
+"""The states of requests in words."""
+
+Place = Literal[
+    "Overview",
+    "Queues",
+    "Requests",
+    "Workers",
+    "Sessions",
+    "Reviews",
+    "Runs",
+    "Record",
+    "Fleet",
+]
+PLACES: Final[Mapping[Place, str]] = {
+    "Overview": "",
+    "Queues": "queues",
+    "Requests": "requests",
+    "Workers": "workers",
+    "Sessions": "sessions",
+    "Reviews": "reviews",
+    "Runs": "runs",
+    "Record": "record",
+    "Fleet": "fleet",
+}
+"""The navigation of every page: the places in order, each with its path."""
+
+
+COPIED_CHARS_MAX: Final = 2_000
+"""Characters of an id that can be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +77,31 @@ class Pages:
 
     source: PageSource
     assets: Assets
+    picture: Callable[[], Row]
+    """The newest picture of the overview, of which each page shows what needs somebody."""
 
     async def answer(
-        self, request: Request, template: str, context: Mapping[str, Any], status: int = 200
+        self,
+        request: Request,
+        template: str,
+        context: Mapping[str, Any],
+        status: int = 200,
+        headers: Mapping[str, str] = PAGE,
     ) -> Response:
         """Return a page; a thread renders it, so that it does not hold the loop."""
-        base = relative_root(request)
-        static = f"{base}/static/{self.assets.version}"
-        common = {"base": base, "static": static, "was_archive_read": was_archive_read()}
+        common = frame_context(
+            request, self.assets, request.scope.get("rotulus.place"), self.picture()
+        )
         loaded = templates().get_template(f"pages/{template}.html")
         html = await to_thread.run_sync(lambda: loaded.render({**common, **context}))
-        return HTMLResponse(html, status, headers=PAGE)
+        if common["moment"] is not None:
+            html = fixed_at(html, common["moment"].sequence)
+        return HTMLResponse(html, status, headers=headers)
 
-    async def refused(self, request: Request, code: str, message: str) -> Response:
+    async def refuse(self, request: Request, code: str, message: str) -> Response:
         """Return a page that says what was refused, with its code."""
-        context = {"code": code, "message": message}
-        return await self.answer(request, "refused", context, status_of(code))
+        status = status_of(code)
+        return await self.answer(request, "refused", refusal_context(code, message, status), status)
 
 
 Handler = Callable[[Pages, Request], Awaitable[Response]]
@@ -54,6 +114,27 @@ class PageRoute:
     method: str
     path: str
     handler: Handler
+    place: Place | None = None
+    """Where it stands in the navigation; None for what belongs to no place."""
+
+
+def frame_context(
+    request: Request, assets: Assets, place: Place | None, picture: Row
+) -> dict[str, Any]:
+    """Return what the frame of every page shows."""
+    base = relative_root(request)
+    static = f"{base}/static/{assets.version}"
+    return {
+        "base": base,
+        "static": static,
+        "place": place,
+        "moment": request.scope.get("rotulus.moment"),
+        "was_archive_read": was_archive_read(),
+        "needs": {
+            "urgent": picture.get("a_urgent", "0"),
+            "words": picture.get("a_words", ""),
+        },
+    }
 
 
 def relative_root(request: Request) -> str:
@@ -75,20 +156,69 @@ def in_url(text: str) -> str:
 
 
 def moment(text: str) -> Markup:
-    """Return a time of the record to the second; the whole of it stays in the element."""
+    """Return a time of the record as an element: how long ago it was, with the exact time."""
+    exact = f"{text[:10]} {text[11:19]} UTC"
+    try:
+        age = ago(datetime.fromisoformat(text), utc_now())
+    except ValueError:
+        age = exact
+    element = Markup('<time datetime="{0}" data-exact="{1}">{2}</time>')
+    return element.format(text, exact, age)
+
+
+def since_epoch(seconds: int) -> Markup:
+    """Return a time in seconds since 1970 as an element, like `moment`."""
+    return moment(datetime.fromtimestamp(seconds, UTC).isoformat())
+
+
+def exact(text: str) -> Markup:
+    """Return a time of the record to the second as an element."""
     return Markup('<time datetime="{0}">{1} {2}</time>').format(text, text[:10], text[11:19])
+
+
+def ago(then: datetime, now: datetime) -> str:
+    """Return how long ago a time was, in one unit; its date where that is long ago."""
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    seconds = int((now - then).total_seconds())
+    if abs(seconds) >= _DATED_S:
+        return then.astimezone(UTC).date().isoformat()
+    unit_s, unit = next((row for row in _UNITS if abs(seconds) >= row[0]), _UNITS[-1])
+    span = f"{abs(seconds) // unit_s} {unit}"
+    if abs(seconds) < _UNITS[-1][0]:
+        return "now"
+    return f"in {span}" if seconds < 0 else f"{span} ago"
+
+
+_DATED_S: Final = 90 * 86_400
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def breakable_text(text: str, chars_max: int = TEXT_CHARS_MAX) -> Markup:
+    """Return a text as an element shows it: bounded, and with the places where a line may end."""
+    return Markup("<wbr>").join(breakable_pieces(bound_text(str(text), chars_max)))
+
+
+def copyable(text: str) -> Markup:
+    """Return an id that can be copied whole, also where it is shown cut."""
+    cut, whole = bound_text(text), bound_text(text, COPIED_CHARS_MAX)
+    attribute = Markup(' data-whole="{0}"').format(whole) if whole != cut else ""
+    return Markup('<span class="id"{0}><code>{1}</code></span>').format(attribute, cut)
 
 
 @cache
 def templates() -> Environment:
     """Return the templates of the dashboard; each escapes what it shows."""
     environment = Environment(
-        loader=PackageLoader("workers.dashboard", "templates"),
+        loader=PackageLoader(dashboard.__name__, "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(in_url=in_url, moment=moment, shown=bounded_text)
+    environment.filters.update(in_url=in_url, moment=moment, copyable=copyable, exact=exact)
+    environment.filters.update(shown=breakable_text, bounded=bound_text, lines=bound_lines)
+    environment.filters["since_epoch"] = since_epoch
+    environment.filters["breakable"] = lambda text: breakable_text(text, LINES_CHARS_MAX)
+    environment.globals.update(state_words=STATE_WORDS, command_line=command_line, places=PLACES)
     return environment

@@ -1,19 +1,42 @@
 """Answers with the pages of what is on the record: operations on the log, and belief sessions."""
 
 import json
+from collections.abc import Mapping
+from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from kernel.audit.operations import AuditFilter
+from kernel.values.canonical import digest
+from kernel.values.errors import KernelError
+from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.filters import place_of, query_of, text_of
-from workers.dashboard.pages.page import Pages
+from workers.dashboard.pages.forms import FormDecision, FormRefused, decision_of, fields_of
+from workers.dashboard.pages.page import Pages, in_url, relative_root
+from workers.use_cases.rollbacks import UndoEpoch, UndoTogether
+from workers.views.records import OperationRecordDocument
+from workers.views.undoing import AroundOperation, UndoingView
 
 CONTENT_CHARS_MAX = 8_000
 RECEIPTS_SHOWN_MAX = 50
 TARGETS_SHOWN_MAX = 20
+OPERATIONS_SHOWN = 20
 EFFECTS_SHOWN_MAX = 200
+INVALID: Final = "work_request_invalid"
+DONE: Final = "Undone: the inverse is an operation of its own, among what it led to."
 CRITERIA = ("entity", "session_id", "semantic_intent", "effect_kind", "actor")
+
+
+async def show_record(pages: Pages, request: Request) -> Response:
+    """Answer with the head of the record, its checkpoint and its newest operations."""
+    page = await pages.source.operations(AuditFilter(), None)
+    context = {
+        "head": await pages.source.head(),
+        "checkpoint": await pages.source.checkpoint(),
+        "operations": page["operations"][:OPERATIONS_SHOWN],
+    }
+    return await pages.answer(request, "record", context)
 
 
 async def list_operations(pages: Pages, request: Request) -> Response:
@@ -27,6 +50,8 @@ async def list_operations(pages: Pages, request: Request) -> Response:
         actor=text_of(query, "actor"),
     )
     before = place_of(query, "before")
+    if (moment := request.scope.get("rotulus.moment")) is not None:
+        before = min(before or moment.sequence + 1, moment.sequence + 1)
     filters = {name: getattr(criteria, name) for name in CRITERIA}
     page = await pages.source.operations(criteria, before)
     context = {
@@ -44,7 +69,7 @@ async def show_operation(pages: Pages, request: Request) -> Response:
     record = await pages.source.operation(operation_id)
     if record is None:
         message = f"the record has no operation {operation_id!r}"
-        return await pages.refused(request, "not_found", message)
+        return await pages.refuse(request, "not_found", message)
     envelope = json.dumps(record.get("envelope"), indent=2)
     receipts, effects = record["receipts"], record.get("effects", [])
     context = {
@@ -58,8 +83,57 @@ async def show_operation(pages: Pages, request: Request) -> Response:
         "envelope": envelope[:CONTENT_CHARS_MAX],
         "is_cut": len(envelope) > CONTENT_CHARS_MAX,
         "is_erased": "row" in record and record.get("envelope") is None,
+        "around": await _around(pages, record),
+        "going": _going,
+        "done": DONE if request.query_params.get("done") == "undo" else None,
     }
     return await pages.answer(request, "operation", context)
+
+
+async def _around(pages: Pages, record: OperationRecordDocument) -> AroundOperation | None:
+    """Return what stands around an operation; None of one that was refused."""
+    return await pages.source.around_operation(record["operation_id"]) if "row" in record else None
+
+
+def _going(undoing: UndoingView) -> str:
+    """Return a name of the operations that an undoing takes, which is another one for others."""
+    return digest([each.operation_id for each in undoing.operations])
+
+
+async def undo(pages: Pages, request: Request) -> Response:
+    """Undo what a form names, with what has to go before it, unless that changed meanwhile."""
+    operation_id = request.path_params["operation_id"]
+    try:
+        fields = await fields_of(request, ("reason", "name", "typed", "going"))
+        undoing = (await pages.source.around_operation(operation_id)).undoing
+        if undoing.why_not is not None:
+            return await pages.refuse(request, undoing.code or INVALID, undoing.why_not)
+        _check_shown(undoing, fields, operation_id)
+        said = decision_of(request, fields, needs_reason=True)
+        await pages.source.undo(_undoing_of(undoing, said))
+    except (FormRefused, KernelError) as error:
+        return await pages.refuse(request, error.code, str(error))
+    place = f"{relative_root(request)}/operations/{in_url(operation_id)}?done=undo"
+    return RedirectResponse(place, 303, headers=PAGE)
+
+
+def _check_shown(undoing: UndoingView, fields: Mapping[str, str], operation_id: str) -> None:
+    """Refuse to undo anything else than the form showed.
+
+    Raises:
+        FormRefused: `work_request_invalid`.
+    """
+    if fields.get("going") != _going(undoing):
+        raise FormRefused(INVALID, "what has to go with it changed meanwhile: look again")
+    if len(undoing.operations) > 1 and fields.get("typed", "").strip() != operation_id:
+        raise FormRefused(INVALID, "type the operation's id, because others go with it")
+
+
+def _undoing_of(undoing: UndoingView, said: FormDecision) -> UndoTogether | UndoEpoch:
+    names = tuple(each.operation_id for each in undoing.operations)
+    if undoing.tier == 1:
+        return UndoTogether(operation_ids=names, decided_by=said.decided_by, reason=said.reason)
+    return UndoEpoch(tier=2, epoch_id=names[-1], decided_by=said.decided_by, reason=said.reason)
 
 
 async def list_sessions(pages: Pages, request: Request) -> Response:
@@ -76,12 +150,16 @@ async def list_sessions(pages: Pages, request: Request) -> Response:
 
 
 async def show_session(pages: Pages, request: Request) -> Response:
-    """Answer with the page of a session; `before` is a number of entries of its trail."""
-    session_id, before = request.path_params["session_id"], request.query_params
-    picture = await pages.source.session(session_id, place_of(before, "before"))
+    """Answer with the page of a session; `before` is a number of entries of its trail.
+
+    Its hypotheses are shown after the step that `step` states, else as they stand.
+    """
+    session_id, query = request.path_params["session_id"], request.query_params
+    before, step = place_of(query, "before"), place_of(query, "step")
+    picture = await pages.source.session(session_id, before, step)
     if picture is None:
         message = f"the record has no session {session_id!r}"
-        return await pages.refused(request, "SESSION_NOT_FOUND", message)
+        return await pages.refuse(request, "SESSION_NOT_FOUND", message)
     entries = 0 if picture.summary is None else picture.summary["n_events"]
     context = {
         "session_id": session_id,

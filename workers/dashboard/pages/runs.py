@@ -1,4 +1,4 @@
-"""The pages of runs: which there are, what one came to, and the way of a token (seed 003)."""
+"""Shows runs: which there are, what one came to, and the way of a token (seed 003)."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ async def show_all(pages: Pages, request: Request) -> Response:
     try:
         picture = await pages.source.runs(status, before_us)
     except KernelError as error:
-        return await pages.refused(request, error.code, str(error))
+        return await pages.refuse(request, error.code, str(error))
     following = {"status": status, "before": picture.next_before_us}
     context = {
         "picture": picture,
@@ -45,7 +45,7 @@ async def show(pages: Pages, request: Request) -> Response:
     try:
         picture = await pages.source.run(run_id, after)
     except KernelError as error:
-        return await pages.refused(request, error.code, str(error))
+        return await pages.refuse(request, error.code, str(error))
     context = {
         "picture": picture,
         "summary": picture.summary,
@@ -61,7 +61,7 @@ async def show_token(pages: Pages, request: Request) -> Response:
     try:
         picture = await pages.source.token(run_id, token_id)
     except KernelError as error:
-        return await pages.refused(request, error.code, str(error))
+        return await pages.refuse(request, error.code, str(error))
     lineage = picture.lineage
     data, is_cut = _indented_text(lineage["source_row"]["source_data"])
     context = {

@@ -10,6 +10,9 @@
 // to the nearest data-key above them; the page itself is the outermost row.
 
 const STALE_MS = 3000;
+const WORD_CHARS_MAX = 24;
+const PIECES =
+  /(?:[\p{L}\p{N}]|[^\p{L}\p{N}]{1,4}(?=\p{N})){1,24}[^\p{L}\p{N}]{0,24}|[^\p{L}\p{N}]{1,24}/gu;
 const SPOKEN_MAX = 3;
 const GONE_MAX = 8;
 
@@ -74,16 +77,49 @@ function write(element, name, data) {
     if (element.value !== value) element.value = value;
   } else if (Array.isArray(value)) {
     element.replaceChildren(...value.map((text) => fill(document.createElement("li"), text)));
-  } else if (element.textContent !== value) {
-    element.textContent = value;
+  } else if (element.dataset.iso) {
+    writeTime(element, value, data);
+  } else {
+    if (element.textContent !== value) fill(element, value);
     // A name that leads to its page; encoded, it can be no other path and no other scheme.
     if (element.dataset.to) element.href = element.dataset.to + encodeURIComponent(value);
+    if (element.dataset.address) lead(element, data[element.dataset.address]);
   }
 }
 
+// A time says its age by `shell.js`; only another time is written over that.
+function writeTime(element, value, data) {
+  const time = data[element.dataset.iso];
+  if (element.dateTime === time) return;
+  element.dateTime = time;
+  if (time) element.dataset.exact = data[`${element.dataset.f}_exact`];
+  element.textContent = value;
+}
+
+// An address that the server made; below the root of the dashboard it can be no scheme.
+function lead(element, address) {
+  if (address) element.href = `./${address}`;
+  else element.removeAttribute("href");
+}
+
 function fill(element, text) {
-  element.textContent = text;
+  element.textContent = "";
+  for (const [place, piece] of pieces(text).entries()) {
+    if (place) element.append(document.createElement("wbr"));
+    element.append(piece);
+  }
   return element;
+}
+
+// Where a line may end in a long name: as `breakable_pieces` of workers/dashboard/sanitize.py.
+function pieces(text) {
+  const parts = [""];
+  for (const [token] of text.matchAll(/[^\s-]*[\s-]*/gu)) {
+    const [first, ...others] = token.length > WORD_CHARS_MAX ? token.match(PIECES) : [token];
+    parts[parts.length - 1] += first;
+    parts.push(...others);
+  }
+  return parts;
 }
 
 // ---- lists --------------------------------------------------------------------------------
@@ -239,8 +275,20 @@ function hear(frame) {
   if (!paused) show();
 }
 
+// What needs somebody is said where a tab that is not looked at is seen.
+function showNeeds({ a_urgent, a_words }) {
+  if (a_urgent === undefined || a_urgent === $("needs").dataset.urgent) return;
+  $("needs").dataset.urgent = a_urgent;
+  const isCalm = a_urgent === "0";
+  document.title = (isCalm ? "" : `(${a_urgent}) `) + document.title.replace(/^\([\d?]+\) /, "");
+  const icon = document.querySelector("link[rel=icon]");
+  icon.href = `${document.body.dataset.icons}/${isCalm ? "icon" : "alert"}.svg`;
+  spoken.push(a_words ? `${a_words}.` : "Nothing needs anybody any more.");
+}
+
 function show() {
   drawn = latest;
+  showNeeds(latest.page);
   $("time").dateTime = latest.time;
   patch(document.body, latest.page);
   patchParts(latest.parts);
@@ -310,3 +358,8 @@ document.addEventListener("keydown", (event) => {
 });
 setInterval(tick, 1000);
 start();
+
+// What draws over charts is loaded when somebody comes near them, and not with the page.
+for (const kind of ["pointerover", "focusin"]) {
+  document.querySelector("section[aria-labelledby=charts]")?.addEventListener(kind, () => import("./brush.js"), { once: true });
+}
