@@ -1,4 +1,4 @@
-"""`rotulus archive`: old rows of the log, and where they lie."""
+"""Runs `rotulus archive`: old rows of the log, and where they lie."""
 
 import re
 import sys
@@ -9,15 +9,15 @@ from typing import Any
 import click
 
 from kernel.retention.log_archival import archive_status
-from kernel.retention.thought_contents import rounds_archived
+from kernel.retention.thought_contents import count_archived_rounds
 from kernel.retention.thought_records import cold_status
 from kernel.verify.archive import verify_archive
 from kernel.verify.reading import finding_document
 from workers.cli.common import as_json, clean_errors, gateway_url, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
-from workers.cli.reading import locked_ledger, read_record
+from workers.cli.reading import lock_ledger, read_record
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, shown_archive
+from workers.environment.ledger_access import ledger_place, printable_archive
 from workers.environment.settings import Settings
 from workers.environment.terminal_progress import Progress
 from workers.use_cases.log_archiving import archive_steps, give_space_back, retention_policy
@@ -59,10 +59,10 @@ def status(*, as_json: bool) -> None:
     settings = read_settings()
     policy = retention_policy(settings)
     known, rounds, cold = read_record(
-        lambda view: (archive_status(view), rounds_archived(view), cold_status(view))
+        lambda view: (archive_status(view), count_archived_rounds(view), cold_status(view))
     )
     document = {
-        "archive": shown_archive(ledger_place(settings)),
+        "archive": printable_archive(ledger_place(settings)),
         "retention_days": policy.kernel_retention_days,
         "audit_horizon_days": policy.audit_horizon_days,
         "thought_rounds_kept": policy.thought_rounds_kept,
@@ -97,7 +97,7 @@ def run(days: int | None, *, as_json: bool) -> None:
     settings = read_settings()
     with clean_errors(), Progress("archive") as progress:
         is_served = DataFolder(settings.data_dir).in_use()
-        steps = _served_steps(settings, days) if is_served else _own_steps(settings, days)
+        steps = _gateway_steps(settings, days) if is_served else _own_steps(settings, days)
         done = dict.fromkeys(_COUNTED, 0)
         for step in steps:
             done = {name: count + step[name] for name, count in done.items()}
@@ -105,7 +105,7 @@ def run(days: int | None, *, as_json: bool) -> None:
     print_document(done, as_json=as_json)
 
 
-def _served_steps(settings: Settings, days: int | None) -> Iterator[dict[str, int]]:
+def _gateway_steps(settings: Settings, days: int | None) -> Iterator[dict[str, int]]:
     """Let the gateway take steps, a few in each call (decision workers/0261)."""
     url, is_complete = gateway_url(settings), False
     while not is_complete:
@@ -116,7 +116,7 @@ def _served_steps(settings: Settings, days: int | None) -> Iterator[dict[str, in
 
 def _own_steps(settings: Settings, days: int | None) -> Iterator[dict[str, int]]:
     """Take steps where nothing else runs on the data folder."""
-    with locked_ledger(settings) as ledger:
+    with lock_ledger(settings) as ledger:
         retention = retention_policy(settings).of(ledger, days=days)
         for step in archive_steps(ledger, retention):
             yield {name: getattr(step, name) for name in _COUNTED}

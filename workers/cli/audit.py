@@ -1,4 +1,4 @@
-"""`rotulus audit`: what happened and why; reads the ledger, so nothing else needs to run."""
+"""Runs `rotulus audit`: what happened and why; reads the ledger, so nothing else needs to run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from kernel.audit.costs import CostTotals, joined_totals
+from kernel.audit.costs import CostTotals, join_totals
 from kernel.audit.manifests import (
     ManifestPage,
     manifest_of_cycle,
@@ -37,6 +37,7 @@ from workers.environment.output import echo
 from workers.questions.costs import ListCosts, SumCosts
 from workers.questions.nodes import ExplainAuthority
 from workers.questions.operations import FindOperations, GetAncestors, PreviewRollback
+from workers.questions.operators import ListOperatorDecisions
 from workers.questions.reviews import ListAdjudications, ListMigrationReviews
 from workers.views.audit import manifests_document, totals_document, undoing_document
 from workers.views.replays import reason_of, tally_document, tally_of
@@ -105,7 +106,7 @@ def _amount(cost: float | None) -> str:
 
 
 @contextmanager
-def _summed_up() -> Iterator[Ask]:
+def _sum_pages() -> Iterator[Ask]:
     """Answer with the sums of all pages."""
 
     def pages(view: LedgerView, question: Any) -> Iterator[CostTotals]:
@@ -116,12 +117,12 @@ def _summed_up() -> Iterator[Ask]:
             following = page.next_after
 
     with read_view() as view:
-        yield lambda question: _joined([*pages(view, question)])
+        yield lambda question: _join_pages([*pages(view, question)])
 
 
-def _joined(pages: Sequence[CostTotals]) -> Any:
+def _join_pages(pages: Sequence[CostTotals]) -> Any:
     left_out = sum(page.left_out for page in pages)
-    return plain(totals_document(joined_totals(pages), None, left_out))
+    return plain(totals_document(join_totals(pages), None, left_out))
 
 
 _OPERATIONS: Columns = {
@@ -162,6 +163,14 @@ _MIGRATIONS: Columns = {
     "resolved by": "resolved_by_operation_id",
     "item": lambda item: item["receipt"]["receipt_id"],
 }
+_DECISIONS: Columns = {
+    "row": "ec_sequence_number",
+    "decided": "committed_at",
+    "what": "verb",
+    "by": "decided_by",
+    "why": "reason",
+    "about": lambda row: " ".join(row["targets"]),
+}
 _COSTS: Columns = {
     "recorded": "recorded_at",
     "intent": "semantic_intent",
@@ -191,8 +200,9 @@ for _command in (
     question_command(ExplainAuthority, "authority", _print_grounds),
     question_command(ListAdjudications, "adjudications", as_rows("items", _CONFLICTS)),
     question_command(ListMigrationReviews, "migration-reviews", as_rows("items", _MIGRATIONS)),
+    question_command(ListOperatorDecisions, "operators", as_rows("entries", _DECISIONS)),
     question_command(ListCosts, "costs", as_rows("entries", _COSTS)),
-    question_command(SumCosts, "totals", as_rows("totals", _TOTALS, _print_left_out), _summed_up),
+    question_command(SumCosts, "totals", as_rows("totals", _TOTALS, _print_left_out), _sum_pages),
 ):
     audit.add_command(_command)
 

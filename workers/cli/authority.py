@@ -1,4 +1,4 @@
-"""`rotulus authority`: ask for recomputes, run the nightly tick, fill in what is missing (§8).
+"""Runs `rotulus authority`: recomputes, the nightly tick, filling in what is missing (§8).
 
 Where a gateway runs on the data folder it is asked, because it is the one that writes. Otherwise
 the tick and the backfill write the ledger here, under the folder's lock; workers compute later.
@@ -6,6 +6,7 @@ the tick and the backfill write the ledger here, under the folder's lock; worker
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import anyio.to_thread
 import click
@@ -25,7 +26,7 @@ from workers.cli.common import (
     running_gateway,
 )
 from workers.cli.gateway_call import ask_gateway
-from workers.cli.reading import locked_ledger
+from workers.cli.reading import lock_ledger
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.use_cases.authority_sweeps import (
@@ -60,7 +61,9 @@ def recompute(
 ) -> None:
     """Ask a running gateway for an understanding's recompute and for all below it."""
     body = {"trigger_source_id": source, "priority": priority}
-    answer = ask_gateway(gateway_url(settings), f"/v1/authority/{node_id}/recompute", body)
+    answer = ask_gateway(
+        gateway_url(settings), f"/v1/authority/{quote(node_id, safe='')}/recompute", body
+    )
     print_document(answer, as_json=as_json)
 
 
@@ -76,7 +79,7 @@ def recompute(
 @pass_settings
 def tick(settings: Settings, threshold_hours: int, *, as_json: bool) -> None:
     """Ask for what is due tonight: decayed inputs, and understandings that wait for the tick."""
-    document = _asked_of_gateway(settings, "tick", {"threshold_hours": threshold_hours})
+    document = _ask_gateway_if_running(settings, "tick", {"threshold_hours": threshold_hours})
     if document is None:
         document = _here(
             settings, decay_tick(system_host().now_us(), threshold_hours), lambda _: {}
@@ -89,7 +92,7 @@ def tick(settings: Settings, threshold_hours: int, *, as_json: bool) -> None:
 @pass_settings
 def fill(settings: Settings, *, as_json: bool) -> None:
     """Ask for every authority that is missing, parents first, and say how far it is."""
-    document = _asked_of_gateway(settings, "backfill", {})
+    document = _ask_gateway_if_running(settings, "backfill", {})
     if document is None:
 
         def progress(ledger: Ledger) -> dict[str, Any]:
@@ -99,7 +102,7 @@ def fill(settings: Settings, *, as_json: bool) -> None:
     print_document(document, as_json=as_json)
 
 
-def _asked_of_gateway(settings: Settings, path: str, body: dict[str, Any]) -> Any:
+def _ask_gateway_if_running(settings: Settings, path: str, body: dict[str, Any]) -> Any:
     """Ask the gateway that is named or runs on the data folder; None where there is none."""
     url = running_gateway(settings)
     return None if url is None else ask_gateway(url, f"/v1/authority/{path}", body)
@@ -109,7 +112,7 @@ def _here(
     settings: Settings, sweep: Sweep, tell: Callable[[Ledger], dict[str, Any]]
 ) -> dict[str, Any]:
     kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
-    with locked_ledger(settings) as ledger:
+    with lock_ledger(settings) as ledger:
         orchestrator = Orchestrator(ledger.host, settings.kernel_causal_window_minutes)
 
         async def write(unit: Unit) -> Any:

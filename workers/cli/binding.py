@@ -1,4 +1,4 @@
-"""`rotulus binding`: source bindings at a running gateway (§13.1)."""
+"""Runs `rotulus binding`: source bindings at a running gateway (§13.1)."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
@@ -8,11 +8,13 @@ import click
 
 from kernel.model.bindings.selectors import SELECTOR_KINDS
 from kernel.model.bindings.source_binding import PRIORITY_MAX
+from kernel.records.binding_pairs import READY
 from workers.cli.common import (
     as_json,
     gateway_url,
     pass_settings,
     print_document,
+    print_table,
     run,
 )
 from workers.cli.gateway_call import patient_client
@@ -25,8 +27,9 @@ from workers.cli.question_commands import (
 )
 from workers.client.source_bindings import SourceBindings
 from workers.demo.standing_bindings import CreatedBindings, create_standing_bindings
+from workers.environment.output import echo
 from workers.environment.settings import Settings
-from workers.questions.bindings import GetBinding, ListBindings
+from workers.questions.bindings import GetBinding, GetBindingActivity, ListBindings
 
 _SELECTOR = f"KIND=VALUE, once for each; a KIND is one of {', '.join(SELECTOR_KINDS)}."
 
@@ -86,7 +89,7 @@ def _meaning(command: Callable[..., None]) -> Callable[..., None]:
 @pass_settings
 def create(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
     """Create a binding in its first generation."""
-    meaning = {"selector_list": {}, "target_kind": "", "corpus_id": ""} | _stated_options(stated)
+    meaning = {"selector_list": {}, "target_kind": "", "corpus_id": ""} | _option_fields(stated)
     print_document(
         _ask(settings, lambda bindings: bindings.create(binding_id, meaning)), as_json=as_json
     )
@@ -113,7 +116,7 @@ def standing(settings: Settings, *, as_json: bool) -> None:
 def update(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
     """Change what is stated, as a further generation; the rest stays as it is."""
     print_document(
-        _ask(settings, lambda bindings: bindings.update(binding_id, _stated_options(stated))),
+        _ask(settings, lambda bindings: bindings.update(binding_id, _option_fields(stated))),
         as_json=as_json,
     )
 
@@ -136,26 +139,28 @@ def disable(settings: Settings, binding_id: str, *, as_json: bool) -> None:
 @pass_settings
 def enable(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
     """Let a disabled binding be evaluated again, as a further generation."""
-    approval = _stated_options(stated).get("critical_approval")
+    approval = _option_fields(stated).get("critical_approval")
     print_document(
         _ask(settings, lambda bindings: bindings.enable(binding_id, approval)), as_json=as_json
     )
 
 
-def _counts_text(row: Mapping[str, Any]) -> str:
-    most = row["pairs_counted_max"]
-    return ", ".join(
-        f"{state} {count}{'+' if count >= most else ''}"
+def counts_text(row: Mapping[str, Any]) -> str:
+    """Return how many pairs of a binding are in which state, those without a request apart."""
+    most, abandoned = row["pairs_counted_max"], row["pairs_abandoned"]
+    shown = {
+        state: (count - abandoned if state == READY else count, "+" if count >= most else "")
         for state, count in row["pairs"].items()
-        if count
-    )
+    }
+    shown["given_up"] = (abandoned, shown[READY][1])
+    return ", ".join(f"{state} {count}{plus}" for state, (count, plus) in shown.items() if count)
 
 
 _BINDINGS: Columns = {
     "binding": "binding_id",
     "state": "state",
     "generation": "binding_generation_id",
-    "pairs": _counts_text,
+    "pairs": counts_text,
 }
 
 binding.add_command(
@@ -164,7 +169,19 @@ binding.add_command(
 binding.add_command(question_command(GetBinding, "show", as_document, of_gateway))
 
 
-def _stated_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _print_activity(document: Any) -> None:
+    echo(f"in the newest {document['manifests_looked_at']} manifests:")
+    print_table(["times", "because"], [(row["times"], row["why"]) for row in document["reasons"]])
+    columns = ("at", "artifact_ref", "target_ref", "why")
+    for name in ("fired", "not_fired"):
+        echo("", f"{name.replace('_', ' ')}:")
+        print_table(columns, [[row[column] for column in columns] for row in document[name]])
+
+
+binding.add_command(question_command(GetBindingActivity, "activity", _print_activity, of_gateway))
+
+
+def _option_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the options state, as an intent states it."""
     stated: dict[str, Any] = {}
     if options.get("include") or options.get("exclude"):

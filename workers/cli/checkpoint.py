@@ -1,4 +1,4 @@
-"""`rotulus checkpoint`: the head of the log, signed, and published with the tiles as files."""
+"""Runs `rotulus checkpoint`: the head of the log, signed, and published with the tiles as files."""
 
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from workers.cli.common import (
 )
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.input_file import InputFile
-from workers.environment.checkpoint_key import create_key, held_key
+from workers.environment.checkpoint_key import create_key, hold_key
 from workers.environment.command_key import CommandKey
 from workers.environment.ledger_access import ledger_place, read_record
 from workers.publication.log_publication import LogPublisher
@@ -138,7 +138,7 @@ def hand_over(old: Path, new: Path, *, as_json: bool) -> None:
     follows to those of NEW (`checkpoint verify --handover`).
     """
     settings = read_settings()
-    with clean_errors(), held_key(old) as held, held_key(new) as successor:
+    with clean_errors(), hold_key(old) as held, hold_key(new) as successor:
         handover = held.hand_over(successor)
     body = {"handover": handover.document}
     recorded = ask_gateway(gateway_url(settings), "/v1/checkpoint/handovers", body)

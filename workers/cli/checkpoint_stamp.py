@@ -1,4 +1,4 @@
-"""`rotulus checkpoint stamp` and `verify-stamp`: when a checkpoint was there (RFC 3161)."""
+"""Runs `rotulus checkpoint stamp` and `verify-stamp`: when a checkpoint was there (RFC 3161)."""
 
 from pathlib import Path
 from typing import IO
@@ -15,7 +15,7 @@ from workers.publication.time_stamps import (
     TimeStamp,
     roots_of,
     time_stamp,
-    verified_stamp,
+    verify_time_stamp,
 )
 
 PEM_BYTES_MAX = 1 << 20
@@ -69,7 +69,7 @@ def verify_stamp(
     """
     with clean_errors():
         text, roots = _text_of(file), roots_of(roots_file.read(PEM_BYTES_MAX))
-        stamped = verified_stamp(stamp_file.read(STAMP_BYTES_MAX + 1), text, roots)
+        stamped = verify_time_stamp(stamp_file.read(STAMP_BYTES_MAX + 1), text, roots)
     _print(stamped, as_json=as_json)
 
 

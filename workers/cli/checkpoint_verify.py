@@ -1,4 +1,4 @@
-"""`rotulus checkpoint verify` and `rotulus verify --evidence`: what a checkpoint is worth."""
+"""Runs `rotulus checkpoint verify` and `verify --evidence`: what a checkpoint is worth."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,14 +9,14 @@ from typing import IO
 import click
 
 from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint
-from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint, judged
+from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint, judge_checkpoint
 from kernel.proof.equivocation import (
     EVIDENCE_BYTES_MAX,
     Equivocation,
     equivocation_of,
     full_path,
 )
-from kernel.proof.handover_proof import proved_handover
+from kernel.proof.handover_proof import verify_handover
 from kernel.proof.key_handover import KeyHandover, key_for
 from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
@@ -84,7 +84,7 @@ def verify(
         raise click.UsageError("--vkey or --policy is needed: a checkpoint does not prove its key")
     with clean_errors():
         content = file.read(NOTE_BYTES_MAX + 1)
-        handovers = [proved_handover(proof.read(FILE_BYTES_MAX + 1)) for proof in handover_files]
+        handovers = [verify_handover(proof.read(FILE_BYTES_MAX + 1)) for proof in handover_files]
         policy = policy_of(policy_file)
         comparison = None if kept is None else _Comparison(kept, content, tiles)
         worst = min(
@@ -204,9 +204,9 @@ def _judge_checkpoint(
 ) -> JudgedCheckpoint:
     followed = _policy_after_handovers(policy, handovers, content)
     if comparison is None:
-        return judged(content, followed)
+        return judge_checkpoint(content, followed)
     comparison.check_kept(policy, handovers)
-    return judged(content, followed, comparison.difference)
+    return judge_checkpoint(content, followed, comparison.difference)
 
 
 def _policy_after_handovers(

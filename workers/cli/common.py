@@ -1,9 +1,9 @@
-"""Helpers of all commands: options, settings, clean errors, printing."""
+"""Helps all commands: options, settings, clean errors, printing."""
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import wraps
-from math import inf
+from math import inf, isnan
 from typing import IO, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio
@@ -11,14 +11,14 @@ import click
 import orjson
 
 from kernel.model.numbers import SEQUENCE_MAX
-from workers.cli.places import named_folder, named_gateway
+from workers.cli.places import named_folder, named_gateway, with_places
 from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
 from workers.environment.event_loop import LoopFactory
 from workers.environment.log_setup import configure_logging
-from workers.environment.loop_watch import watched_loop
+from workers.environment.loop_watch import watch_loop
 from workers.environment.memory import settle_memory
-from workers.environment.output import OutputFailed, echo, echo_json, say, shown
+from workers.environment.output import OutputFailed, echo, echo_json, printable_line, say
 from workers.environment.settings import Settings, load_settings, unknown_variables
 from workers.environment.system_host import share_interpreter
 from workers.process_tree.child_process import die_with_parent
@@ -27,7 +27,7 @@ TO_DO: Final = {
     "elimination_not_found": "`rotulus session audit SESSION` lists those of a session",
     "gateway_unreachable": "`rotulus up` starts a gateway, --gateway names another",
     "SESSION_NOT_FOUND": "`rotulus show sessions` lists those of this record",
-    "audit_session_unknown": "`rotulus thought start` begins one",
+    "audit_session_unknown": "`rotulus thought start SESSION_ID TASK_ID` begins one",
     "landscape_unknown": "`rotulus landscape runs` lists the newest",
     "ledger_unavailable": "`rotulus up` makes one in its folder; --data-dir names another folder,"
     " ROTULUS_DATABASE_URL a database",
@@ -50,6 +50,24 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a program to read.")
+
+
+app_option = click.option(
+    "--app", metavar="MODULE:NAME", help="Serve the jobs of an App of your own, as ROTULUS_APP."
+)
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds; the library's range lets pass what is no number."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        seconds: float = super().convert(value, param, ctx)
+        if isnan(seconds):
+            self.fail(f"{value} is no number", param, ctx)
+        return seconds
 
 
 def limit_option(most: int) -> Callable[[F], F]:
@@ -110,9 +128,8 @@ def say_what_is_read(file: IO[bytes]) -> None:
 def redis_url(settings: Settings) -> str:
     """Return the URL of the Redis that a process by itself needs."""
     if settings.redis_url is None:
-        raise click.ClickException(
-            "redis_unavailable: set ROTULUS_REDIS_URL, or use `rotulus up`, which starts a Redis"
-        )
+        message = "set ROTULUS_REDIS_URL, or use `rotulus up`, which starts a Redis"
+        raise command_error("redis_unavailable", message)
     return str(settings.redis_url)
 
 
@@ -135,11 +152,11 @@ def run(
 ) -> Any:
     """Run a command's coroutine on a loop, asyncio's own where none is named; return its result.
 
-    Where the loop stands still for `blocked_s_max`, the process ends; see `watched_loop`.
+    Where the loop stands still for `blocked_s_max`, the process ends; see `watch_loop`.
     """
 
-    async def watched() -> Any:
-        with nullcontext() if blocked_s_max == inf else watched_loop(blocked_s_max):
+    async def run_watched() -> Any:
+        with nullcontext() if blocked_s_max == inf else watch_loop(blocked_s_max):
             return await main_task()
 
     # Looking through what was imported once more at the exit would take half a second, which a
@@ -148,7 +165,7 @@ def run(
     share_interpreter()
     with clean_errors():
         options = {"loop_factory": loop_factory}
-        return anyio.run(watched, backend="asyncio", backend_options=options)
+        return anyio.run(run_watched, backend="asyncio", backend_options=options)
 
 
 @contextmanager
@@ -168,13 +185,14 @@ def clean_errors() -> Iterator[None]:
         text = str(error).removeprefix(f"{code}: ").removeprefix("Value error, ")
         field = str(getattr(error, "field", ""))
         is_said = field in {"", "body"} or field in text
-        raise coded(code, text if is_said else f"{field}: {text}") from None
+        raise command_error(code, text if is_said else f"{field}: {text}") from None
 
 
-def coded(code: str, message: str) -> click.ClickException:
+def command_error(code: str, message: str) -> click.ClickException:
     """Return the error of a command: its code, in lower case as all are, what it is, what to do."""
     to_do = TO_DO.get(code)
-    return click.ClickException(f"{code.lower()}: {message}" + (f"; {to_do}" if to_do else ""))
+    problem = f"{code.lower()}: {message}" + (f"; {to_do}" if to_do else "")
+    return click.ClickException(with_places(problem))
 
 
 def print_table(
@@ -187,7 +205,8 @@ def print_table(
     `next_after` is where the next page begins, None after the last.
     """
     table = [
-        tuple("-" if cell is None else shown(str(cell)) for cell in row) for row in (names, *rows)
+        tuple("-" if cell is None else printable_line(str(cell)) for cell in row)
+        for row in (names, *rows)
     ]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row, cells in zip((names, *rows), table, strict=True) if rows else ():
@@ -207,7 +226,7 @@ def say_quarantined(sequences: Iterable[int | str]) -> None:
     """Say on which of the rows that were shown nobody may rely (§17.5)."""
     named = " ".join(map(str, sequences))
     if named:
-        echo(f"quarantined, found damaged: {named}; see `rotulus quarantine list`")
+        echo(with_places(f"quarantined, found damaged: {named}; see `rotulus quarantine list`"))
 
 
 def print_document(document: Any, *, as_json: bool) -> None:

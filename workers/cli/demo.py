@@ -1,4 +1,4 @@
-"""`rotulus demo`: the main job."""
+"""Runs `rotulus demo`: the main job."""
 
 import sys
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ async def _demo(
     settings: Settings, file: str | None, workers: int, *, exits: bool, as_json: bool
 ) -> bool:
     failed = True
-    settings = await anyio.to_thread.run_sync(_with_key, _without_throttle(settings))
+    settings = await anyio.to_thread.run_sync(_with_key, _for_demo(settings))
     async with running_tree(settings, workers=workers, died_alike=say_death) as tree:
         say(f"Rotulus is up: {tree.gateway_url}")
         with _lines(file) as lines:
@@ -69,11 +69,15 @@ async def _demo(
     return failed
 
 
-def _without_throttle(settings: Settings) -> Settings:
-    """Return settings under which no work waits: all of it is the demo's, most of it background."""
-    if "kernel_emergency_throttle_ops_per_sec" in settings.model_fields_set:
-        return settings
-    return settings.replaced(kernel_emergency_throttle_ops_per_sec=0)
+def _for_demo(settings: Settings) -> Settings:
+    """Return settings under which it runs beside other trees, and no work waits.
+
+    All of the work is the demo's, most of it background.
+    """
+    defaults = {"port": 0, "kernel_emergency_throttle_ops_per_sec": 0}
+    return settings.with_changes(
+        **{name: value for name, value in defaults.items() if name not in settings.model_fields_set}
+    )
 
 
 def _with_key(settings: Settings) -> Settings:
@@ -84,7 +88,7 @@ def _with_key(settings: Settings) -> Settings:
     folder.make()
     key_file = folder.path / DEMO_KEY
     make_key(key_file)
-    return settings.replaced(checkpoint_key=key_file)
+    return settings.with_changes(checkpoint_key=key_file)
 
 
 async def _proof(settings: Settings, tree: Tree, report: DemoReport) -> ShownProof | None:
@@ -164,14 +168,15 @@ def print_proof(proof: ShownProof) -> None:
     verdict = "verified" if proof.verifies else "REFUSED"
     checkpoint, path = proof.checkpoint_path, proof.proof_path
     kept, tiles = "/elsewhere/checkpoint", checkpoint.parent
-    held = ("checkpoint", "verify", checkpoint, "--vkey", "KEY", "--kept", kept, "--tiles", tiles)
+    options = ["--vkey", proof.vkey, "--kept", kept, "--tiles", tiles]
+    hold = command_line("rotulus", "checkpoint", "verify", operands=[checkpoint], options=options)
     echo(
         f"  checkpoint     {proof.tree_head}",
         "                 keep it where this machine cannot change it, and its key beside it:",
         f"                   {command_line('cp', checkpoint, kept)}",
         f"                   {proof.vkey}",
         "                 and hold a later one against it:",
-        f"                   {command_line('rotulus', *held)}",
+        f"                   {hold}",
         f"  proof          {path}: of one {proof.kind}, {verdict} by proof_file.py alone",
     )
 

@@ -1,4 +1,4 @@
-"""The options by which a file of somebody's own is read as dockets."""
+"""Declares the options by which a file of somebody's own is read as dockets."""
 
 from collections.abc import Callable
 from functools import wraps

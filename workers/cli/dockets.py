@@ -1,4 +1,4 @@
-"""`rotulus dockets`: court dockets, looked at without a gateway."""
+"""Runs `rotulus dockets`: court dockets, looked at without a gateway."""
 
 from typing import BinaryIO
 

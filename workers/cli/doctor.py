@@ -1,4 +1,4 @@
-"""`rotulus doctor`: what is wrong here, subject by subject, and what to do about it."""
+"""Runs `rotulus doctor`: what is wrong here, subject by subject, and what to do about it."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,15 +13,16 @@ from queues.redis.connection import connect_redis
 from queues.redis.memory import redis_memory
 from queues.redis.watch import LedgerMark, RedisWatch
 from workers.cli.common import as_json, gateway_url, print_document, read_settings, run
-from workers.cli.publication_diagnosis import published, unreadable, witnesses
+from workers.cli.places import with_places
+from workers.cli.publication_diagnosis import diagnose_folder, unreadable, witnesses
 from workers.cli.status import gateway_state
 from workers.client.errors import GatewayError
-from workers.environment.diagnosis import Diagnosis, State, diagnose, guarded
+from workers.environment.diagnosis import Diagnosis, State, diagnose, guard_check
 from workers.environment.ledger_access import ledger_place, open_record
 from workers.environment.ledger_mark import mark_in
 from workers.environment.output import echo
 from workers.environment.settings import Settings
-from workers.views.attention import attention
+from workers.views.attention_rules import line_of
 
 MARKS: dict[State, str] = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 
@@ -35,16 +36,16 @@ def doctor(*, as_json: bool) -> None:
     has cosigned already.
     """
     settings = read_settings()
-    seen = [*diagnose(settings), *guarded(published, settings)]
+    seen = [*diagnose(settings), *guard_check("published", diagnose_folder, settings)]
     for ask in (_witnesses, _redis, _gateway):
         seen += run(partial(ask, settings))
     if as_json:
         print_document({"diagnoses": [asdict(entry) for entry in seen]}, as_json=True)
     else:
         for entry in seen:
-            echo(f"{MARKS[entry.state]:8} {entry.subject:9} {entry.what}")
+            echo(f"{MARKS[entry.state]:8} {entry.subject:9} {with_places(entry.what)}")
             if entry.todo:
-                echo(f"{'':18} do: {entry.todo}")
+                echo(f"{'':18} do: {with_places(entry.todo)}")
     if any(entry.state == "problem" for entry in seen):
         raise SystemExit(1)
 
@@ -93,6 +94,6 @@ async def _gateway(settings: Settings) -> list[Diagnosis]:
         state = await gateway_state(url)
     except GatewayError as error:
         return [Diagnosis("gateway", "note", str(error), "`rotulus up`, if it is to run")]
-    problems = [Diagnosis("gateway", "problem", sentence) for sentence in attention(state)]
+    problems = [Diagnosis("gateway", "problem", line_of(item)) for item in state["attention"]]
     well = Diagnosis("gateway", "ok", f"{url} is ready, and nothing waits for a person")
     return problems or [well]

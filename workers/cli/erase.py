@@ -1,4 +1,4 @@
-"""`rotulus erase`: payloads go, what the record says of them stays (P6)."""
+"""Runs `rotulus erase`: payloads go, what the record says of them stays (P6)."""
 
 import click
 

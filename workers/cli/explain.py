@@ -1,16 +1,13 @@
-"""`rotulus explain`: what an id names, and where it comes from (seed 003)."""
+"""Runs `rotulus explain`: what an id names, and where it comes from (seed 003)."""
 
 import click
 
 from workers.cli.common import print_document
+from workers.cli.question_commands import question_of
 from workers.cli.reading import read_record
 from workers.environment.output import echo_text
-from workers.views.provenance import (
-    ProvenanceQuestion,
-    explained,
-    explained_mermaid,
-    explained_text,
-)
+from workers.questions.explanations import ExplainToken
+from workers.questions.question import Text
 
 
 @click.command()
@@ -39,10 +36,9 @@ def explain(
     operation, a request, a belief session, and with HYPOTHESIS why that one stands or was struck.
     Of a run: a run, row, token, state, call, batch, artifact, error, node or edge.
     """
-    question = ProvenanceQuestion(record_id, hypothesis, run_id, sink)
-    if shape == "json":
-        document = read_record(lambda view: explained(view, question))
-        print_document(document, as_json=True)
-        return
-    shown = explained_mermaid if shape == "mermaid" else explained_text
-    echo_text(read_record(lambda view: shown(view, question)))
+    stated = {"hypothesis": hypothesis, "run_id": run_id, "sink": sink, "format": shape}
+    answer = read_record(question_of(ExplainToken, {"record_id": record_id, **stated}).answer)
+    if isinstance(answer, Text):
+        echo_text(answer)
+    else:
+        print_document(answer, as_json=True)

@@ -1,4 +1,4 @@
-"""`rotulus export`: the log as a file that needs no ledger to be verified.
+"""Runs `rotulus export`: the log as a file that needs no ledger to be verified.
 
 It holds one snapshot open while it writes, so the write-ahead log is not cut back meanwhile. A file
 takes its name when it is whole. Beside it, in FILE.verifiers, lie the two files that verify proof

@@ -1,4 +1,4 @@
-"""`rotulus gateway`: one gateway."""
+"""Runs `rotulus gateway`: one gateway."""
 
 from functools import partial
 

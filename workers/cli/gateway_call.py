@@ -16,10 +16,12 @@ PATIENCE_S = 10.0
 def patient_client(url: object, patience_s: float | None = None) -> GatewayClient:
     """Return a client that asks again for `PATIENCE_S`, or as long, and says so the first time."""
     patience_s = PATIENCE_S if patience_s is None else patience_s
-    return GatewayClient(str(url), give_up_after_s=patience_s, sleep=said_sleep(url, patience_s))
+    return GatewayClient(
+        str(url), give_up_after_s=patience_s, sleep=announcing_sleep(url, patience_s)
+    )
 
 
-def said_sleep(url: object, patience_s: float) -> Callable[[float], Awaitable[None]]:
+def announcing_sleep(url: object, patience_s: float) -> Callable[[float], Awaitable[None]]:
     """Return a sleep that says the first time what it waits for."""
     said: list[object] = []
 

@@ -1,4 +1,4 @@
-"""`rotulus hold`: legal holds, against which nothing is erased (P6)."""
+"""Runs `rotulus hold`: legal holds, against which nothing is erased (P6)."""
 
 from urllib.parse import quote
 

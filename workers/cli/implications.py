@@ -1,4 +1,4 @@
-"""`rotulus implications`: how far detectors have read, what is halted, and letting it go on."""
+"""Runs `rotulus implications`: how far detectors have read, and letting go on what is halted."""
 
 from urllib.parse import quote
 
@@ -10,12 +10,13 @@ from workers.cli.common import (
     pass_settings,
     print_document,
     print_table,
-    read_settings,
 )
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.places import rotulus_command
+from workers.cli.question_commands import of_gateway
 from workers.environment.output import echo
 from workers.environment.settings import Settings
+from workers.questions.operators import GetImplications
 
 
 @click.group(invoke_without_command=True)
@@ -25,7 +26,8 @@ def implications(context: click.Context, *, as_json: bool) -> None:
     """Show the detectors of implications and what is halted; resume it."""
     if context.invoked_subcommand is not None:
         return
-    state = ask_gateway(gateway_url(read_settings()), "/v1/implications")
+    with of_gateway() as ask:
+        state = ask(GetImplications())
     if as_json:
         print_document(state, as_json=True)
         return
@@ -37,7 +39,7 @@ def implications(context: click.Context, *, as_json: bool) -> None:
         what = loop if halt["operation_kind"] else f"detector {halt['detector']}"
         why = halt["error_code"] or halt["reason_code"]
         echo(f"halted at {halt['halted_at']}: {what}  {why}")
-        echo(f"  {rotulus_command('implications', 'resume', halt['halt_id'])}")
+        echo(f"  {rotulus_command('implications', 'resume', operands=[halt['halt_id']])}")
 
 
 @implications.command()

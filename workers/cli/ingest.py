@@ -1,4 +1,4 @@
-"""`rotulus ingest`: dockets into a running gateway."""
+"""Runs `rotulus ingest`: dockets into a running gateway."""
 
 import re
 import sys

@@ -8,9 +8,9 @@ import click
 import orjson
 
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
-from kernel.values.json_lines import LineRefused, plain_file, shown
+from kernel.values.json_lines import LineRefused, plain_file, printable_json
 from kernel.values.json_text import RepeatedKey, check_unique_keys
-from workers.cli.common import coded, say_what_is_read
+from workers.cli.common import command_error, say_what_is_read
 
 STDIN_NAMES: Final = frozenset({"<stdin>", "-"})
 INVALID: Final = "INVALID_REQUEST"
@@ -46,7 +46,7 @@ def read_whole(file: BinaryIO, bytes_max: int) -> bytes:
     try:
         content = plain_file(file).read(bytes_max + 1)
     except LineRefused as refused:
-        raise line_refused(file, refused) from None
+        raise line_error(file, refused) from None
     if len(content) > bytes_max:
         raise input_invalid(file, f"longer than {bytes_max} bytes")
     return content
@@ -62,7 +62,7 @@ def read_object(file: BinaryIO) -> dict[str, Any]:
     except RepeatedKey as error:
         raise input_invalid(file, str(error), code=error.code) from None
     if not isinstance(document, dict):
-        raise input_invalid(file, f"not a JSON object: {shown(document)}")
+        raise input_invalid(file, f"not a JSON object: {printable_json(document)}")
     return document
 
 
@@ -78,7 +78,7 @@ def parse_json(content: bytes) -> Any:
     return document
 
 
-def line_refused(file: IO[bytes], refused: LineRefused) -> click.ClickException:
+def line_error(file: IO[bytes], refused: LineRefused) -> click.ClickException:
     """Return the error of a line, or of all of a file, that is not taken."""
     code = refused.code if refused.code == RepeatedKey.code else INVALID
     return input_invalid(file, str(refused), refused.line or None, code)
@@ -89,7 +89,7 @@ def input_invalid(
 ) -> click.ClickException:
     """Return the error of a file, which names it and the line."""
     place = place_in(file, line)
-    return coded(code, f"{place}: {problem}" if place else problem)
+    return command_error(code, f"{place}: {problem}" if place else problem)
 
 
 def place_in(file: IO[bytes], line: int | None = None) -> str:

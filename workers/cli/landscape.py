@@ -1,9 +1,10 @@
-"""`rotulus landscape`: runs, what they came to, their seals and payloads (seed 003)."""
+"""Runs `rotulus landscape`: runs, what they came to, their seals and payloads (seed 003)."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -16,7 +17,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import DAYS_MAX
 from workers.cli.common import (
     as_json,
-    coded,
+    command_error,
     gateway_url,
     print_document,
     read_settings,
@@ -24,19 +25,20 @@ from workers.cli.common import (
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.question_commands import (
     Columns,
+    as_document,
     as_rows,
     plain,
     question_command,
     question_of,
 )
-from workers.cli.reading import locked_ledger, read_record
+from workers.cli.reading import lock_ledger, read_record
 from workers.environment.output import write_json_bytes
 from workers.environment.system_host import system_host
 from workers.environment.terminal_progress import Progress
+from workers.questions.activity import DiagnoseRuns
 from workers.questions.question import Question
 from workers.questions.runs import REPORTS, GetRunSummary, ListRuns
 from workers.use_cases.log_archiving import give_space_back
-from workers.views import landscape as views
 
 _REPORTS: dict[str, type[Question]] = {
     "summary": GetRunSummary,
@@ -74,15 +76,16 @@ def report(run_id: str, name: str, *, as_json: bool) -> None:
     print_document(shown, as_json=as_json)
 
 
-@landscape.command()
-@as_json
-def diagnose(*, as_json: bool) -> None:
-    """Show what needs attention among the newest runs; ends with 1 where something does."""
-    now_us = system_host().now_us()
-    document = read_record(lambda view: views.diagnose(view, now_us))
-    print_document(document, as_json=as_json)
-    if any(problem["severity"] != "INFO" for problem in document["problems"]):
-        raise SystemExit(1)
+landscape.add_command(
+    question_command(
+        DiagnoseRuns,
+        "diagnose",
+        as_document,
+        is_problem=lambda document: any(
+            problem["severity"] != "INFO" for problem in document["problems"]
+        ),
+    )
+)
 
 
 @landscape.command()
@@ -91,7 +94,7 @@ def diagnose(*, as_json: bool) -> None:
 def seal(run_id: str, *, as_json: bool) -> None:
     """State the digests of RUN_ID, which has ended, on the log; asks the running gateway."""
     url = gateway_url(read_settings())
-    answer = ask_gateway(url, f"/v1/landscape/runs/{run_id}/seal", {})
+    answer = ask_gateway(url, f"/v1/landscape/runs/{quote(run_id, safe='')}/seal", {})
     print_document(answer, as_json=as_json)
 
 
@@ -139,11 +142,11 @@ def import_file(file: Path, key_file: Path | None, *, as_json: bool) -> None:
     Where there is no ledger, one is made.
     """
     key = None if key_file is None else key_file.read_bytes()
-    with locked_ledger(read_settings(), may_be_new=True) as ledger, file.open("rb") as lines:
+    with lock_ledger(read_settings(), may_be_new=True) as ledger, file.open("rb") as lines:
         try:
             manifest = import_run(ledger, lines, key)
         except ImportRefused as refused:
-            raise coded(refused.code, f"{file}: {refused}") from None
+            raise command_error(refused.code, f"{file}: {refused}") from None
     print_document(manifest, as_json=as_json)
 
 
@@ -160,7 +163,7 @@ def purge(days: int, *, failed: bool, as_json: bool) -> None:
     """
     before_us = system_host().now_us() - days * _US_PER_DAY
     statuses = ("completed", "failed", "interrupted") if failed else ("completed",)
-    with locked_ledger(read_settings()) as ledger:
+    with lock_ledger(read_settings()) as ledger:
         result = purge_payloads(ledger, before_us=before_us, statuses=statuses)
         deque(give_space_back(ledger), 0)
     document = {

@@ -1,4 +1,4 @@
-"""`rotulus ledger`: a ledger that went back, what is lost by it, and going on from it."""
+"""Runs `rotulus ledger`: a ledger that went back, what is lost by it, and going on from it."""
 
 from typing import Any
 
@@ -7,10 +7,11 @@ import click
 from workers.cli.common import as_json, gateway_url, pass_settings, print_document, print_table
 from workers.cli.erase import authority, reason
 from workers.cli.gateway_call import ask_gateway
+from workers.cli.places import with_places
 from workers.cli.reading import read_record
 from workers.environment.output import echo
 from workers.environment.settings import Settings
-from workers.views.lost_answers import lost_document
+from workers.views.lost_answers import losses_document
 
 LOST_SHOWN_MAX = 1_000_000
 
@@ -24,7 +25,7 @@ def ledger() -> None:
 @as_json
 def lost(*, as_json: bool) -> None:
     """List what is known to be lost; reads the ledger by itself."""
-    document = read_record(lambda view: lost_document(view, after=0, limit=LOST_SHOWN_MAX))
+    document = read_record(lambda view: losses_document(view, after=0, limit=LOST_SHOWN_MAX))
     _print(dict(document), as_json=as_json)
 
 
@@ -41,7 +42,7 @@ def accept_head(settings: Settings, reason: str, authority: str, *, as_json: boo
     """
     body = {"reason": reason, "authority": authority}
     answer = ask_gateway(gateway_url(settings), "/v1/ledger/accept-head", body)
-    whole = read_record(lambda view: lost_document(view, after=0, limit=LOST_SHOWN_MAX))
+    whole = read_record(lambda view: losses_document(view, after=0, limit=LOST_SHOWN_MAX))
     _print({**whole, "changed": answer["changed"]}, as_json=as_json)
 
 
@@ -63,4 +64,5 @@ def _print(document: dict[str, Any], *, as_json: bool) -> None:
     ]
     print_table(("lost", "name", "sequence", "session"), rows)
     if document["stands"]:
-        echo("Nobody has accepted it: rotulus ledger accept-head --reason --authority")
+        accept = "`rotulus ledger accept-head --reason TEXT --authority NAME`"
+        echo(with_places(f"Nobody has accepted it: {accept}"))

@@ -1,4 +1,4 @@
-"""The command `rotulus`: a table of subcommands, each imported when it is called.
+"""Runs the command `rotulus`: a table of subcommands, each imported when it is called.
 
 Importing everything costs more than a second, which neither `--help` nor a worker should pay.
 """
@@ -24,6 +24,8 @@ from workers.environment.output import (
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Start": {
+        "new": "Write a project with a job, a test and what they need.",
+        "dev": "Serve a file of jobs, anew whenever it is changed.",
         "demo": "Start everything, ingest dockets, verify the record, stay up.",
         "up": "Run Redis, a gateway and workers in one process tree.",
         "gateway": "Run one gateway: sessions, kernel, ledger, HTTP, dashboard.",
@@ -45,6 +47,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Look": {
         "status": "Show health, queues, workers and what needs attention.",
+        "top": "Watch what needs attention, queues and workers, live.",
         "queues": "Show the queues; pause, resume, requeue, dismiss, cancel.",
         "show": "Look at what was decided: log, sessions, operations, nodes.",
         "audit": "Ask what was done, why, and what undoing it would take.",
@@ -54,6 +57,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "tree": "Prove that a row is in the log, and that the log only grew.",
         "checkpoint": "Sign the head of the log, publish it, verify one.",
         "prove": "Write a file that proves something on the record.",
+        "exhibit": "Write a page about a decision that verifies itself offline.",
         "thought": "Record thoughts, close them into a root, prove one.",
         "mcp": "Serve the record to a model, over stdio or HTTP.",
         "round": "Open and seal rounds of sessions of thoughts.",
@@ -147,7 +151,7 @@ class LazyCommands(click.Group):
         # more at the exit, would take as long again.
         gc.disable()
         try:
-            module = import_module(f"workers.cli.{name}")
+            module = import_module(f"{__package__}.{name}")
         finally:
             gc.freeze()
             gc.enable()

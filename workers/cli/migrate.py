@@ -1,4 +1,4 @@
-"""`rotulus migrate`: the tables of a ledger, brought to the version that this program reads."""
+"""Runs `rotulus migrate`: brings a ledger's tables to the version of this program."""
 
 from contextlib import ExitStack
 
@@ -11,7 +11,7 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import file_of, ledger_place, migrate_ledger, shown_place
+from workers.environment.ledger_access import file_of, ledger_place, migrate_ledger, printable_place
 from workers.environment.output import echo, echo_text
 
 
@@ -31,7 +31,7 @@ def migrate(*, dry: bool, as_json: bool) -> None:
     with clean_errors(), ExitStack() as stack:
         file = file_of(place)
         if file is not None and file.exists() and not dry:
-            stack.enter_context(DataFolder(settings.data_dir).locked())
+            stack.enter_context(DataFolder(settings.data_dir).lock())
         migration = migrate_ledger(place, dry_run=dry)
     newest = migration.revisions[-1].version if migration.revisions else migration.found_version
     if dry and not as_json:
@@ -39,10 +39,10 @@ def migrate(*, dry: bool, as_json: bool) -> None:
             echo(f"-- {revision.version}: {revision.message}")
             for statement in revision.statements:
                 echo_text(f"{statement};\n")
-        echo(f"-- {shown_place(place)}: {migration.found_version} to {newest}, nothing changed")
+        echo(f"-- {printable_place(place)}: {migration.found_version} to {newest}, nothing changed")
         return
     document = {
-        "ledger": shown_place(place),
+        "ledger": printable_place(place),
         "found_version": migration.found_version,
         "version": migration.found_version if dry else newest,
         "newest_version": newest,

@@ -1,4 +1,4 @@
-"""`rotulus migrate-log`: take a log of version 1.5 onto the ledger, and migrate it."""
+"""Runs `rotulus migrate-log`: take a log of version 1.5 onto the ledger, and migrate it."""
 
 import sys
 from pathlib import Path
@@ -12,9 +12,10 @@ from kernel.migration.lite_log import LiteLogInvalid, Taken, take_log
 from kernel.model.result import RejectedResult
 from kernel.transaction.kernel import Kernel
 from kernel.values.errors import KernelError
-from workers.cli.common import as_json, clean_errors, coded, print_document, read_settings
+from workers.cli.common import as_json, clean_errors, command_error, print_document, read_settings
+from workers.cli.places import with_places
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import founded_ledger, ledger_place
+from workers.environment.ledger_access import ledger_place, open_or_create_ledger
 from workers.environment.output import say
 from workers.environment.system_host import system_host
 from workers.environment.terminal_progress import Progress
@@ -49,8 +50,8 @@ def migrate_log(
         raise click.UsageError("--discard and --reason go together")
     settings = read_settings()
     kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
-    with clean_errors(), DataFolder(settings.data_dir).locked():
-        ledger = founded_ledger(ledger_place(settings), system_host())
+    with clean_errors(), DataFolder(settings.data_dir).lock():
+        ledger = open_or_create_ledger(ledger_place(settings), system_host())
         try:
             taken = _take(ledger, log)
             for receipt_id in discarded:
@@ -61,7 +62,7 @@ def migrate_log(
             ledger.close()
     print_document(_document(taken, migration), as_json=as_json)
     if not migration.complete:
-        say("not complete: see `rotulus audit migration-reviews`")
+        say(with_places("not complete: see `rotulus audit migration-reviews`"))
     sys.exit(0 if migration.complete else 1)
 
 
@@ -72,7 +73,7 @@ def _take(ledger: Ledger, log: Path | None) -> Taken:
         try:
             return take_log(ledger, file, lambda lines: progress.show(f"{lines} lines"))
         except LiteLogInvalid as refused:
-            raise coded(refused.code, f"{refused} ({log})") from None
+            raise command_error(refused.code, f"{refused} ({log})") from None
 
 
 def _discard(kernel: Kernel, ledger: Ledger, receipt_id: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""`rotulus pipeline`: a user's own pipeline, run, resumed, shown (seed 003)."""
+"""Runs `rotulus pipeline`: a user's own pipeline, run, resumed, shown (seed 003)."""
 
 import re
 import signal
@@ -114,10 +114,10 @@ def _carry_out(
             signal.signal(number, handler)
     print_document(asdict(end), as_json=as_json)
     if end.failed:
-        look = rotulus_command("landscape", "report", end.run_id, "failure_context")
+        look = rotulus_command("landscape", "report", operands=[end.run_id, "failure_context"])
         say(f"{end.failed} failed: {look}")
     if end.status == "interrupted":
-        say(f"Go on with: {rotulus_command('pipeline', 'resume', end.run_id)}")
+        say(f"Go on with: {rotulus_command('pipeline', 'resume', operands=[end.run_id])}")
         raise SystemExit(130)
     if end.failed:
         raise SystemExit(1)

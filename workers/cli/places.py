@@ -6,7 +6,8 @@ Rules:
 - A command to which an option would mean nothing refuses it, wherever it stands, and says why.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +17,8 @@ from workers.environment.output import command_line
 
 _META: Final = "rotulus.places"
 _SCHEMES: Final = ("http://", "https://")
+_PRINTED: Final = re.compile(r"[`]rotulus ((?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
+"""A command of ours in a text, in which a backquote is quoted."""
 
 
 class PlaceRefusal(NamedTuple):
@@ -36,8 +39,10 @@ _FILES_ALONE: Final = PlaceRefusal(_FILES, _FILES)
 REFUSED: Final[Mapping[str, PlaceRefusal]] = {
     "demo": _STARTS,
     "up": _STARTS,
+    "dev": PlaceRefusal("it starts a gateway of its own; --port says where"),
     "gateway": _STARTS,
     "tee": PlaceRefusal("it keeps its sessions in the folder and asks no gateway"),
+    "new": _FILES_ALONE,
     "settings": PlaceRefusal(*["it prints the same wherever it runs"] * 2),
     "witness": _FILES_ALONE,
     "dockets": _FILES_ALONE,
@@ -72,7 +77,7 @@ REFUSED: Final[Mapping[str, PlaceRefusal]] = {
 """By the command's words, or the first of them; what is not named takes both options."""
 
 
-def refused_of(path: str) -> PlaceRefusal:
+def refusal_of(path: str) -> PlaceRefusal:
     """Return what the command of these words refuses."""
     return REFUSED.get(path) or REFUSED.get(path.split(" ", maxsplit=1)[0], PlaceRefusal())
 
@@ -81,7 +86,7 @@ def add_places(command: click.Command, path: str) -> None:
     """Give a command, and what lies under it, the two options, unless it has them."""
     if any(isinstance(parameter, _Place) for parameter in command.params):
         return
-    refused = refused_of(path) if not isinstance(command, click.Group) else PlaceRefusal()
+    refused = refusal_of(path) if not isinstance(command, click.Group) else PlaceRefusal()
     command.params += [
         _Place(
             "--data-dir",
@@ -113,11 +118,34 @@ def named_gateway() -> str | None:
     return url
 
 
-def rotulus_command(*words: object) -> str:
-    """Return a command of ours to be copied, in the folder and through the gateway named here."""
-    places = (("--data-dir", named_folder()), ("--gateway", named_gateway()))
-    named = (part for option, value in places if value is not None for part in (option, value))
-    return command_line("rotulus", *words, *named)
+def rotulus_command(
+    *words: str, operands: Sequence[object] = (), options: Sequence[object] = ()
+) -> str:
+    """Return a command of ours to be copied, in the folder and through the gateway named here.
+
+    A place that the command refuses is left out; `command_line` says where operands stand.
+    """
+    return command_line("rotulus", *_places_of(words), *words, operands=operands, options=options)
+
+
+def with_places(text: str) -> str:
+    """Return a text in which each `rotulus …` in backquotes names the folder and gateway as well.
+
+    So it can be copied by whoever named them in the command that prints the text.
+    """
+    return _PRINTED.sub(
+        lambda match: f"`{command_line('rotulus', *_places_of(match[1].split()))} {match[1]}`", text
+    )
+
+
+def _places_of(words: Sequence[str]) -> list[object]:
+    """Return the options that name the places of this command line to the command of the words."""
+    refused = refusal_of(" ".join(words[:2]))
+    places = (
+        ("--data-dir", named_folder(), refused.data_dir),
+        ("--gateway", named_gateway(), refused.gateway),
+    )
+    return [part for option, value, why in places if value and not why for part in (option, value)]
 
 
 def _named_places() -> dict[str, Any]:

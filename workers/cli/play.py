@@ -1,4 +1,4 @@
-"""`rotulus play`: a kit of hypotheses played through a belief session."""
+"""Runs `rotulus play`: a kit of hypotheses played through a belief session."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from workers.cli.common import (
 )
 from workers.cli.gateway_call import patient_client
 from workers.cli.places import named_gateway
-from workers.environment.output import echo, shown
+from workers.environment.output import echo, printable_line
 from workers.environment.system_host import system_host
 from workers.kits.adapters import adapter_of
 from workers.kits.discovery import discover_providers
@@ -105,7 +105,7 @@ def _answer(provider: HypothesisProvider, secret: str | None, outcomes: Sequence
 def _ask(action: Action) -> str:
     known = action.metadata.get("outcomes")
     kind = click.Choice(known, case_sensitive=False) if known else click.STRING
-    answered: str = click.prompt(shown(action.prompt), type=kind, err=True)
+    answered: str = click.prompt(printable_line(action.prompt), type=kind, err=True)
     return answered
 
 

@@ -1,4 +1,4 @@
-"""`rotulus prove`: one file that proves something on the record to somebody who has no ledger.
+"""Runs `rotulus prove`: one file that proves something to somebody who has no ledger.
 
 `operation`, `thought` and `consistency` take options of their own; the kinds of
 `kernel.audit.proofs.SUBJECTS` are commands that need only an id. A run is proved by the operation
@@ -22,16 +22,13 @@ from kernel.audit.proofs import (
     thought,
 )
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.log_tree import LogTree
-from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
 from kernel.proof.verification import ProofInvalid
-from workers.cli.common import coded, read_settings
+from workers.cli.checkpoint_note import newest_note, note_and_checkpoint
 from workers.cli.input_file import InputFile
 from workers.cli.reading import read_view
-from workers.environment.checkpoint_folder import PUBLIC_MODE, published_checkpoint, write_whole
-from workers.environment.checkpoint_key import check_continued
+from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole
 from workers.environment.output import echo
 
 _HELP = {
@@ -39,7 +36,7 @@ _HELP = {
     " event, those behind it that its transaction anchored, and the ids of the sessions that were"
     " anchored with it.",
     "manifest": "Prove that the manifest ID of an evaluation cycle is in the log.\n\nShows the"
-    " manifest; `rotulus audit manifest` lists those of a source event.",
+    " manifest; `rotulus audit manifest SOURCE_EVENT_ID` lists those of a source event.",
     "request": "Prove that the outcome of the request ID is in the log.\n\nShows the receipt of the"
     " outcome, its path among the receipts of its range, and the operation that seals the range.",
 }
@@ -149,8 +146,8 @@ def _consistency(old_note_file: IO[bytes], output: Path, note_file: IO[bytes] | 
     """
     with read_view() as view:
         tree = view.log_tree()
-        old_note, old = _note_and_checkpoint(tree, old_note_file.read(NOTE_BYTES_MAX))
-        note, signed = _note_and_checkpoint(tree, _newest(note_file))
+        old_note, old = note_and_checkpoint(tree, old_note_file.read(NOTE_BYTES_MAX))
+        note, signed = note_and_checkpoint(tree, newest_note(note_file))
         document = consistency_document(tree, old.size, old_note, signed.size, note)
         _write(output, document)
 
@@ -163,35 +160,8 @@ def _write_subject(
 ) -> None:
     with read_view() as view:
         tree = view.log_tree()
-        note, signed = _note_and_checkpoint(tree, _newest(note_file))
+        note, signed = note_and_checkpoint(tree, newest_note(note_file))
         _write(output, proof_document(kind, subject(view), tree, signed.size, note))
-
-
-def _newest(note_file: IO[bytes] | None) -> bytes:
-    """Return the checkpoint that was named, or else the one that was published last."""
-    if note_file is not None:
-        return note_file.read(NOTE_BYTES_MAX)
-    folder = read_settings().published_folder
-    try:
-        note = published_checkpoint(folder)
-    except OSError as error:
-        raise click.ClickException(f"input_invalid: {folder}: {error.strerror}") from None
-    if note is None:
-        message = (
-            f"nothing is published in {folder}: set ROTULUS_CHECKPOINT_KEY for the gateway, or"
-            " name what `rotulus checkpoint publish` wrote with --checkpoint"
-        )
-        raise coded("checkpoint_not_published", message)
-    return note[:NOTE_BYTES_MAX]
-
-
-def _note_and_checkpoint(tree: LogTree, content: bytes) -> tuple[str, Checkpoint]:
-    """Return the note of a checkpoint, which the tree has to go on from, and what it states."""
-    note = content.decode(errors="replace")
-    text, _, _ = note.rpartition("\n\n")
-    signed = Checkpoint.of_text(f"{text}\n")
-    check_continued(tree, signed)
-    return note, signed
 
 
 def _write(output: Path, document: Document) -> None:

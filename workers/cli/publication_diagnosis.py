@@ -8,15 +8,15 @@ more, and learns nothing new.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kernel.landscape.record_anchors import groups_not_anchored
+from kernel.landscape.record_anchors import count_unanchored_groups
 from kernel.ledger.ledger import LedgerView
 from kernel.proof.checkpoint import SignedCheckpoint
-from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint, judged
+from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint, judge_checkpoint
 from kernel.proof.tiles import TILE_LEVELS, TILE_WIDTH, hashes_of
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
 from kernel.records.receipt_seals import not_under_the_tree
-from workers.environment.checkpoint_folder import published_checkpoint, published_tile
+from workers.environment.checkpoint_folder import read_checkpoint, read_tile
 from workers.environment.diagnosis import Diagnosis, State
 from workers.environment.known_logs import policy_at, with_own_keys
 from workers.environment.ledger_access import ledger_place, open_record
@@ -41,15 +41,15 @@ _OF_OUTCOME: Final[dict[WitnessOutcome, tuple[State, str]]] = {
     "unreachable": ("problem", "start it, or mend its URL in ROTULUS_WITNESS_POLICY"),
 }
 _TODO_BY_STATUS: Final = {
-    403: "have its operator name the key of this log (`rotulus checkpoint key` printed it)",
+    403: "have its operator name the public key of this log, which was printed when it was made",
     404: "have its operator name this log, and see that the URL is that of a witness",
 }
 
 
-def published(settings: Settings) -> Iterator[Diagnosis]:
+def diagnose_folder(settings: Settings) -> Iterator[Diagnosis]:
     """Yield what is to be said of the folder to which the log is published."""
     folder = settings.published_folder
-    note = published_checkpoint(folder)
+    note = read_checkpoint(folder)
     if note is None:
         if settings.checkpoint_key is not None:
             todo = "a gateway publishes within ROTULUS_CHECKPOINT_S; else `rotulus status`"
@@ -62,13 +62,13 @@ def published(settings: Settings) -> Iterator[Diagnosis]:
         return
     with open_record(ledger_place(settings)) as view:
         tree = view.log_tree()
-        verdict = judged(note, policy, lambda stated: difference(tree, stated))
+        verdict = judge_checkpoint(note, policy, lambda stated: difference(tree, stated))
         yield _of_verdict(verdict, tree.size)
         if waiting := not_under_the_tree(view):
             what = f"{waiting} receipts stand behind the last row, and no tree head commits to them"
             todo = "a running gateway seals them within ROTULUS_RECEIPTS_SEAL_S"
             yield Diagnosis("published", "note", what, todo)
-        if groups := groups_not_anchored(view):
+        if groups := count_unanchored_groups(view):
             what = f"{groups} groups of records of runs are stated by no receipt"
             todo = "a running gateway states them within ROTULUS_RECEIPTS_SEAL_S"
             yield Diagnosis("published", "note", what, todo)
@@ -87,7 +87,7 @@ async def witnesses(settings: Settings, client: WitnessClient | None = None) -> 
         todo = "name witnesses in a file of tlog-policy, and the file by ROTULUS_WITNESS_POLICY"
         return [Diagnosis("witnesses", "note", "nobody witnesses the log", todo)]
     policy = policy_at(settings.witness_policy)
-    note = published_checkpoint(settings.published_folder)
+    note = read_checkpoint(settings.published_folder)
     if note is None:
         what = "they are not asked: nothing is published that they could be shown"
         return [Diagnosis("witnesses", "note", what, "publish the log first")]
@@ -120,7 +120,7 @@ def _of_tiles(settings: Settings, view: LedgerView, size: int) -> Diagnosis:
         newest = -(-count // TILE_WIDTH)
         for index in range(max(0, newest - TILES_LOOKED_AT), newest):
             width = min(TILE_WIDTH, count - index * TILE_WIDTH)
-            stored = published_tile(folder, level, index, width)
+            stored = read_tile(folder, level, index, width)
             looked_at += 1
             if stored is None or hashes_of(stored) != list(tree.tile(level, index)[:width]):
                 what = f"tile {level}/{index} in {folder} is not that of the rows"

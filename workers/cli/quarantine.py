@@ -1,4 +1,4 @@
-"""`rotulus quarantine`: rows of the log and other records that were found damaged (§17.5)."""
+"""Runs `rotulus quarantine`: rows of the log and other records that were found damaged (§17.5)."""
 
 from collections.abc import Iterator
 from urllib.parse import quote

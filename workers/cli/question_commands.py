@@ -61,7 +61,8 @@ class Moment(click.ParamType[str]):
 def of_record() -> Iterator[Ask]:
     """Answer questions from one snapshot of the record that the settings name."""
     with read_view() as view:
-        yield lambda question: plain(question.answer(view))
+        now_us = system_host().now_us()
+        yield lambda question: plain(question.answer_at(view, now_us))
 
 
 @contextmanager
@@ -93,7 +94,7 @@ def question_command(
     @as_json
     def answer(*, as_json: bool, **stated: Any) -> None:
         with asking() as ask:
-            document = _filled(ask, question_of(question, stated))
+            document = _fill_pages(ask, question_of(question, stated))
         if as_json:
             print_document(document, as_json=True)
         else:
@@ -173,13 +174,15 @@ def _type_of(schema: Mapping[str, Any]) -> click.ParamType[Any]:
     return click.BOOL if stated["type"] == "boolean" else click.STRING
 
 
-def _filled(ask: Ask, question: Any) -> Any:
+def _fill_pages(ask: Ask, question: Any) -> Any:
     document = ask(question)
     while question.rows and document.get("next_after") is not None:
         left = question.limit - len(document[question.rows])
         if left <= 0:
             break
-        document = question.joined(document, ask(question.following(document["next_after"], left)))
+        document = question.join_pages(
+            document, ask(question.following(document["next_after"], left))
+        )
     return document
 
 
@@ -196,12 +199,12 @@ def as_json_document(document: Any) -> None:
 def as_rows(rows: str, columns: Columns, last: Print = lambda _: None) -> Print:
     """Return what prints the rows of a page in columns, and behind them what else there is."""
 
-    def printed(document: Any) -> None:
+    def print_rows(document: Any) -> None:
         table = [[_cell(row, cell) for cell in columns.values()] for row in document[rows]]
         print_table([*columns], table, document.get("next_after"))
         last(document)
 
-    return printed
+    return print_rows
 
 
 def _cell(row: Mapping[str, Any], cell: Cell) -> object:

@@ -1,6 +1,6 @@
-"""`rotulus queues`: what an operator sees of the queues and does to them, through the gateway."""
+"""Runs `rotulus queues`: what an operator sees of the queues and does to them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -13,16 +13,24 @@ from workers.cli.common import (
     pass_settings,
     print_document,
     print_table,
-    read_settings,
 )
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.places import named_gateway
-from workers.cli.question_commands import Columns, as_rows, of_gateway, question_command
+from workers.cli.question_commands import (
+    Columns,
+    as_json_document,
+    as_rows,
+    of_gateway,
+    question_command,
+    question_of,
+)
+from workers.cli.queues_bulk import bulk
 from workers.environment.data_folder import DataFolder
 from workers.environment.output import echo
 from workers.environment.settings import Settings
 from workers.environment.system_host import account_name
-from workers.questions.requests import ListDeadLetters, ListRequests
+from workers.questions.gateway import GetQueues, GetRequest, GetWaiting, ListSetAside
+from workers.questions.requests import ListDeadLetters, ListFailures, ListRequests
 
 DEAD_AT_ONCE = 256
 
@@ -32,7 +40,9 @@ decided_by = click.option(
 )
 reason = click.option("--reason", default="", help="Why; it is put on the record.")
 signature = click.option(
-    "--error-signature", "signature", help="What was given up for this reason."
+    "--error-signature",
+    "signature",
+    help="Why they were given up, or the signature of their newest attempt that failed.",
 )
 
 
@@ -43,7 +53,8 @@ def queues(context: click.Context, *, as_json: bool) -> None:
     """Show what each queue holds, by state and age; pause, resume, requeue, dismiss and cancel."""
     if context.invoked_subcommand is not None:
         return
-    state = _get(read_settings(), "/v1/queues")
+    with of_gateway() as ask:
+        state = ask(GetQueues())
     if as_json:
         print_document(state, as_json=True)
         return
@@ -101,6 +112,10 @@ def _print_dead(document: Any) -> None:
     _print_letters(document)
 
 
+def _print_why(document: Any) -> None:
+    echo(document["why"] or f"it does not wait: it is {document['state']}")
+
+
 _REQUESTS: Columns = {
     "asked for": "enqueued_at",
     "queue": "queue",
@@ -116,12 +131,25 @@ _DEAD: Columns = {
     "error signature": "error_signature",
     "request": "request_id",
 }
+_FAILURES: Columns = {
+    "requests": "requests",
+    "open": "open",
+    "why": "signature",
+    "queue": "newest_queue",
+    "newest request": "newest_request_id",
+}
 _print_letters = as_rows("dead_letters", _DEAD)
 
 queues.add_command(
     question_command(ListRequests, "list", as_rows("requests", _REQUESTS), of_gateway)
 )
+queues.add_command(bulk)
 queues.add_command(question_command(ListDeadLetters, "dead", _print_dead, of_gateway))
+queues.add_command(question_command(GetRequest, "request", as_json_document, of_gateway))
+queues.add_command(question_command(GetWaiting, "why", _print_why, of_gateway))
+queues.add_command(
+    question_command(ListFailures, "failures", as_rows("signatures", _FAILURES), of_gateway)
+)
 
 
 @queues.command()
@@ -145,7 +173,7 @@ def requeue(
     """Ask anew for dead letters of QUEUE: those named, those of a signature, or all of them."""
     said = {"decided_by": decided_by or account_name()}
     receipts: list[Any] = []
-    for ids in _pages_of_dead(settings, queue, request_ids, signature, everything=everything):
+    for ids in _pages_of_dead(queue, request_ids, signature, everything=everything):
         body = {"request_ids": ids, **said}
         receipts += _post(settings, f"{_path(queue)}/requeue", body)["requests"]
     print_document({"requeued": receipts if as_json else len(receipts)}, as_json=as_json)
@@ -174,7 +202,7 @@ def dismiss(
     """Settle dead letters of QUEUE without asking for them anew; they are listed no more."""
     said = {"reason": reason, "decided_by": decided_by or account_name()}
     dismissed = 0
-    for ids in _pages_of_dead(settings, queue, request_ids, signature, everything=everything):
+    for ids in _pages_of_dead(queue, request_ids, signature, everything=everything):
         body = {"request_ids": ids, **said}
         dismissed += _post(settings, f"{_path(queue)}/dismiss", body)["dismissed"]
     print_document({"dismissed": dismissed}, as_json=as_json)
@@ -198,16 +226,34 @@ def cancel(
 ) -> None:
     """Take requests of QUEUE back, unless they have their outcome."""
     said = {"reason": reason, "decided_by": decided_by or account_name()}
-    answers = [
-        _post(
-            settings,
-            f"{_path(queue)}/requests/{quote(request_id, safe=':')}/cancel",
-            said,
-        )
-        for request_id in request_ids
-    ]
+    answers = _post_of_each(settings, queue, request_ids, "cancel", said)
     cancelled = sum(answer["cancelled"] for answer in answers)
     print_document({"cancelled": answers if as_json else cancelled}, as_json=as_json)
+
+
+@queues.command()
+@click.argument("queue")
+@click.argument("request_ids", nargs=-1, required=True)
+@click.option("--to", "priority_to", required=True, help="The other priority of the queue.")
+@reason
+@decided_by
+@as_json
+@pass_settings
+def prioritize(
+    settings: Settings,
+    queue: str,
+    request_ids: tuple[str, ...],
+    priority_to: str,
+    decided_by: str,
+    reason: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Let open requests of QUEUE wait at another priority; what is in hand goes on."""
+    said = {"priority": priority_to, "reason": reason, "decided_by": decided_by or account_name()}
+    answers = _post_of_each(settings, queue, request_ids, "prioritize", said)
+    changed = sum(answer["changed"] for answer in answers)
+    print_document({"changed": answers if as_json else changed}, as_json=as_json)
 
 
 @queues.command("set-aside")
@@ -216,7 +262,8 @@ def cancel(
 def set_aside(settings: Settings, *, as_json: bool) -> None:
     """List requests that ended each process that took them, and processes that die alike."""
     runtime = (not named_gateway() and DataFolder(settings.data_dir).read_runtime()) or {}
-    answer = _get(settings, "/v1/shards/set-aside")
+    with of_gateway() as ask:
+        answer = ask(ListSetAside())
     answer["died_alike"] = runtime.get("died_alike", [])
     if as_json:
         print_document(answer, as_json=True)
@@ -243,30 +290,6 @@ def put_back(settings: Settings, shard: int, offset: str) -> None:
     print_document(answer, as_json=False)
 
 
-@queues.command()
-@click.argument("queue")
-@click.argument("request_id")
-@as_json
-@pass_settings
-def why(settings: Settings, queue: str, request_id: str, *, as_json: bool) -> None:
-    """Say in a sentence why REQUEST_ID of QUEUE waits."""
-    answer = _get(settings, f"{_path(queue)}/requests/{quote(request_id, safe=':')}/waiting")
-    if as_json:
-        print_document(answer, as_json=True)
-    else:
-        echo(answer["why"] or f"it does not wait: it is {answer['state']}")
-
-
-@queues.command()
-@click.argument("queue")
-@click.argument("request_id")
-@pass_settings
-def request(settings: Settings, queue: str, request_id: str) -> None:
-    """Show a request of QUEUE as it stands, as JSON."""
-    path = f"{_path(queue)}/requests/{quote(request_id, safe=':')}"
-    print_document(_get(settings, path), as_json=True)
-
-
 def _switch(
     settings: Settings, queue: str, verb: str, priority: str | None, decided_by: str, reason: str
 ) -> None:
@@ -276,7 +299,6 @@ def _switch(
 
 
 def _pages_of_dead(
-    settings: Settings,
     queue: str,
     request_ids: tuple[str, ...],
     signature: str | None,
@@ -288,19 +310,16 @@ def _pages_of_dead(
         raise click.UsageError("name requests, or an --error-signature, or --all")
     for start in range(0, len(request_ids), DEAD_AT_ONCE):
         yield list(request_ids[start : start + DEAD_AT_ONCE])
-    after = None if request_ids else ""
-    while after is not None:
-        page = _dead(settings, queue, signature, DEAD_AT_ONCE, after)
-        if ids := [letter["request_id"] for letter in page["dead_letters"]]:
-            yield ids
-        after = page["next_after"]
-
-
-def _dead(settings: Settings, queue: str, signature: str | None, limit: int, after: str) -> Any:
-    query: dict[str, Any] = {"limit": limit, "after": after}
-    if signature is not None:
-        query["error_signature"] = signature
-    return _get(settings, f"{_path(queue)}/dead-letters", **query)
+    after: int | None = None
+    is_last = bool(request_ids)
+    with of_gateway() as ask:
+        while not is_last:
+            stated = {"queue": queue, "error_signature": signature, "after": after}
+            page = ask(question_of(ListDeadLetters, {**stated, "limit": DEAD_AT_ONCE}))
+            if ids := [letter["request_id"] for letter in page["dead_letters"]]:
+                yield ids
+            after = page["next_after"]
+            is_last = after is None
 
 
 def _backlog(queue: dict[str, Any]) -> str:
@@ -323,8 +342,12 @@ def _path(queue: str) -> str:
     return f"/v1/queues/{quote(queue, safe='')}"
 
 
-def _get(settings: Settings, path: str, **query: Any) -> Any:
-    return ask_gateway(gateway_url(settings), path, **query)
+def _post_of_each(
+    settings: Settings, queue: str, request_ids: Sequence[str], verb: str, said: Any
+) -> list[Any]:
+    """Do something to each of some requests; return the answers."""
+    paths = (f"{_path(queue)}/requests/{quote(each, safe=':')}/{verb}" for each in request_ids)
+    return [_post(settings, path, said) for path in paths]
 
 
 def _post(settings: Settings, path: str, body: Any) -> Any:

@@ -8,16 +8,16 @@ import anyio
 
 from kernel.ledger.damage import Damage, damage_of
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.verify.checked_reading import checked
-from workers.cli.common import clean_errors, coded, read_settings, running_gateway
+from kernel.verify.checked_reading import checking_view
+from workers.cli.common import clean_errors, command_error, read_settings, running_gateway
 from workers.client.typed.damage_reports import report_damage
 from workers.client.typed.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import (
     file_of,
-    founded_ledger,
     ledger_place,
     open_ledger,
+    open_or_create_ledger,
     open_record,
 )
 from workers.environment.output import say
@@ -51,7 +51,7 @@ def open_checked(settings: Settings) -> Iterator[LedgerView]:
     """
     try:
         with open_record(ledger_place(settings)) as view:
-            yield checked(view)
+            yield checking_view(view)
     except Exception as error:
         damage, url = damage_of(error), running_gateway(settings)
         if damage is not None and url is not None:
@@ -65,7 +65,7 @@ async def _report(url: str, damage: Damage) -> None:
 
 
 @contextmanager
-def locked_ledger(settings: Settings, *, may_be_new: bool = False) -> Iterator[Ledger]:
+def lock_ledger(settings: Settings, *, may_be_new: bool = False) -> Iterator[Ledger]:
     """Open the ledger that the settings name to write, under the lock of their folder.
 
     Where there is none, one is made if it may be new.
@@ -73,9 +73,9 @@ def locked_ledger(settings: Settings, *, may_be_new: bool = False) -> Iterator[L
     place = ledger_place(settings)
     file = file_of(place)
     if file is not None and not file.exists() and not may_be_new:
-        raise coded("ledger_unavailable", f"no ledger at {file}")
-    with clean_errors(), DataFolder(settings.data_dir).locked():
-        ledger = founded_ledger(place, system_host()) if may_be_new else open_ledger(place)
+        raise command_error("ledger_unavailable", f"no ledger at {file}")
+    with clean_errors(), DataFolder(settings.data_dir).lock():
+        ledger = open_or_create_ledger(place, system_host()) if may_be_new else open_ledger(place)
         try:
             yield ledger
         finally:

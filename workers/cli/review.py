@@ -1,4 +1,4 @@
-"""`rotulus review`: what a person decides about what waits (§13.6, §14.4).
+"""Runs `rotulus review`: what a person decides about what waits (§13.6, §14.4).
 
 A batch ends with 1 unless every item succeeded.
 """
@@ -16,7 +16,7 @@ from kernel.model.problems import first_problem
 from kernel.model.stated_receipts import BATCH_ITEMS_MAX
 from kernel.records.reviews.batch import BatchReview
 from kernel.values.canonical import CanonicalizationError, digest
-from kernel.values.json_lines import LineRefused, json_lines, taken
+from kernel.values.json_lines import LineRefused, json_lines, raise_refused
 from kernel.values.json_text import RepeatedKey
 from workers.cli.common import (
     as_json,
@@ -29,14 +29,20 @@ from workers.cli.gateway_call import patient_client
 from workers.cli.input_file import (
     InputFile,
     input_invalid,
-    line_refused,
+    line_error,
     parse_json,
     read_whole,
 )
 from workers.cli.question_commands import Columns, as_document, as_rows, question_command
 from workers.client.typed.reviews import ReviewClient, batch_of
 from workers.environment.output import echo
-from workers.questions.reviews import GetReviewedBatch, ListReviews
+from workers.questions.reviews import (
+    CountReviews,
+    GetReviewedBatch,
+    ListReviewDecisions,
+    ListReviews,
+)
+from workers.views.reviews import caption_of, facts_of, pieces_of, reader_text, reason_of
 
 FILE_BYTES_MAX = 2 << 20
 
@@ -96,10 +102,44 @@ def retry_batch(batch_review_id: str, *, remediated: bool, as_json: bool) -> Non
     _finish(answer, as_json=as_json)
 
 
-_WAITING: Columns = {"waits since": "waits_since", "reason": "reason", "record": "record_id"}
+def _print_queue(document: Any) -> None:
+    """Print each item with what was read, and the words that it was read from, marked."""
+    for item in document["items"]:
+        echo(f"{item['kind']}  {item['record_id']}")
+        echo(f"  waits since {item['waits_since']}, because {reason_of(item)}")
+        echo(f"  read by {reader_text(item['read_by'])}")
+        for name, value in facts_of(item):
+            echo(f"  {name}: {value}")
+        for passage in item["passages"]:
+            echo(f"  {caption_of(passage)}")
+            words = "".join(
+                f"[[{piece.text}]]" if piece.is_marked else piece.text
+                for piece in pieces_of(passage)
+            )
+            withheld = f"the words are withheld: {passage['withheld']}"
+            for line in (words if passage["withheld"] is None else withheld).splitlines():
+                echo(f"    | {line}")
+        echo("")
+    next_after = document["next_after"]
+    if not document["items"] and next_after is None:
+        echo("nothing waits")
+    if next_after is not None:
+        echo(f"more: --after {next_after}")
+
+
+_DECIDED: Columns = {
+    "decided at": "decided_at",
+    "by": "decided_by",
+    "decision": "decision",
+    "kind": "kind",
+    "record": "record_id",
+    "grounds": "grounds",
+}
 
 review.add_command(question_command(GetReviewedBatch, "show", as_document))
-review.add_command(question_command(ListReviews, "queue", as_rows("items", _WAITING)))
+review.add_command(question_command(ListReviews, "queue", _print_queue))
+review.add_command(question_command(CountReviews, "counts", as_document))
+review.add_command(question_command(ListReviewDecisions, "decided", as_rows("decisions", _DECIDED)))
 
 
 @review.command("decide")
@@ -175,11 +215,11 @@ def _read(file: BinaryIO) -> Any:
         return whole
     items: list[Any] = []
     try:
-        for line in taken(json_lines(BytesIO(content), FILE_BYTES_MAX, are_objects=False)):
+        for line in raise_refused(json_lines(BytesIO(content), FILE_BYTES_MAX, are_objects=False)):
             if len(items) == BATCH_ITEMS_MAX:
                 problem = f"a batch has at most {BATCH_ITEMS_MAX} items"
                 raise input_invalid(file, problem, line.number)
             items.append(line.value)
     except LineRefused as refused:
-        raise line_refused(file, refused) from None
+        raise line_error(file, refused) from None
     return items

@@ -1,4 +1,4 @@
-"""`rotulus rollback`: undo what is on the record; a dry run first says exactly what would happen.
+"""Runs `rotulus rollback`: undo what is on the record, after a dry run that says how.
 
 Where a gateway runs on the data folder it is asked, because it is the one that writes. Otherwise
 the ledger file is written here, under the folder's lock.
@@ -17,13 +17,14 @@ from kernel.values.canonical import MAX_SAFE_INTEGER
 from workers.cli.common import as_json, clean_errors, pass_settings, print_document, running_gateway
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.places import named_gateway
-from workers.cli.reading import locked_ledger
+from workers.cli.reading import lock_ledger
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import ledger_place, open_record
 from workers.environment.output import echo, say
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.use_cases.rollbacks import (
+    SAID_CHARS_MAX,
     BuildAgain,
     UndoEpoch,
     Undoing,
@@ -39,6 +40,18 @@ dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would happen
 token = click.option("--token", help="A confirmation, from `rotulus rollback confirm`.")
 
 
+def _check_said(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not 0 < len(value) <= SAID_CHARS_MAX:
+        raise click.BadParameter(f"1 to {SAID_CHARS_MAX} characters")
+    return value
+
+
+decided_by = click.option(
+    "--by", "decided_by", callback=_check_said, help="Who has it undone, for the record."
+)
+reason = click.option("--reason", callback=_check_said, help="Why it is undone, for the record.")
+
+
 @click.group()
 def rollback() -> None:
     """Undo an operation or an epoch, or build the state again from the log."""
@@ -46,29 +59,55 @@ def rollback() -> None:
 
 @rollback.command()
 @click.argument("operation_id")
+@decided_by
+@reason
 @dry
 @as_json
 @pass_settings
-def operation(settings: Settings, operation_id: str, *, dry: bool, as_json: bool) -> None:
+def operation(
+    settings: Settings,
+    operation_id: str,
+    decided_by: str | None,
+    reason: str | None,
+    *,
+    dry: bool,
+    as_json: bool,
+) -> None:
     """Undo one operation whose effects are all reversible (tier 1)."""
-    _do(settings, UndoOperation(tier=1, operation_id=operation_id), dry=dry, as_json=as_json)
+    undoing = UndoOperation(tier=1, operation_id=operation_id, decided_by=decided_by, reason=reason)
+    _do(settings, undoing, dry=dry, as_json=as_json)
 
 
 @rollback.command()
 @click.argument("epoch_id")
+@decided_by
+@reason
 @dry
 @token
 @as_json
 @pass_settings
 def epoch(
-    settings: Settings, epoch_id: str, token: str | None, *, dry: bool, as_json: bool
+    settings: Settings,
+    epoch_id: str,
+    token: str | None,
+    decided_by: str | None,
+    reason: str | None,
+    *,
+    dry: bool,
+    as_json: bool,
 ) -> None:
     """Undo an epoch, or one operation, as far as it goes (tier 2).
 
     What has happened outside persists and is named; then a user has to confirm. A large epoch goes
     back in pages; where this was stopped between them, the same command goes on.
     """
-    undoing = UndoEpoch(tier=2, epoch_id=epoch_id, user_confirmation_token=token)
+    undoing = UndoEpoch(
+        tier=2,
+        epoch_id=epoch_id,
+        user_confirmation_token=token,
+        decided_by=decided_by,
+        reason=reason,
+    )
     _do(settings, undoing, dry=dry, as_json=as_json)
 
 
@@ -152,7 +191,7 @@ def _carry_out(settings: Settings, kernel: Kernel, undoing: Undoing) -> Any:
             file.flush()
             os.fsync(file.fileno())
 
-    with locked_ledger(settings) as ledger:
+    with lock_ledger(settings) as ledger:
         if isinstance(undoing, BuildAgain):
             return build_again(kernel, ledger, undoing, _keys(settings), archive)
         unit = unit_of(undoing, _keys(settings))

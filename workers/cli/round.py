@@ -1,4 +1,4 @@
-"""`rotulus round`: rounds of sessions of thoughts on a running gateway (seed 002)."""
+"""Runs `rotulus round`: rounds of sessions of thoughts on a running gateway (seed 002)."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`rotulus session`: the belief protocol of a running gateway at a terminal."""
+"""Runs `rotulus session`: the belief protocol of a running gateway at a terminal."""
 
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
@@ -12,7 +12,7 @@ from kernel.values.json_lines import LineRefused, text_lines
 from workers.cli.common import (
     as_json,
 )
-from workers.cli.input_file import InputFile, input_invalid, line_refused
+from workers.cli.input_file import InputFile, input_invalid, line_error
 from workers.cli.question_commands import as_rows, of_gateway, question_command
 from workers.cli.session_inspect import audit, replay, show, watch
 from workers.cli.session_options import (
@@ -292,7 +292,7 @@ def _names_in(file: BinaryIO) -> Iterator[str]:
             if name.strip():
                 yield name
     except LineRefused as refused:
-        raise line_refused(file, refused) from None
+        raise line_error(file, refused) from None
 
 
 def _text(content: bytes | None) -> str | None:

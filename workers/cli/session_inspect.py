@@ -1,4 +1,4 @@
-"""`rotulus session show, audit, watch, replay`: the state of a session, its trail, its replay.
+"""Runs `rotulus session show, audit, watch, replay`: a session's state, trail, replay.
 
 Watching polls the audit twice a second: the stream at `/events` is the dashboard's picture of the
 whole process and names no entries.
@@ -109,7 +109,7 @@ def replay(
     if as_json:
         print_document(replayed.document(), as_json=True)
     else:
-        _print_replayed(replayed)
+        _print_replay(replayed)
     if replayed.differences:
         raise click.exceptions.Exit(1)
 
@@ -171,7 +171,7 @@ def _tell(entry: AuditEntry) -> None:
     echo("  ".join(cell for cell in cells if cell).rstrip())
 
 
-def _print_replayed(replayed: Replayed) -> None:
+def _print_replay(replayed: Replayed) -> None:
     for difference in replayed.differences:
         echo(f"DIFFERS  {difference}")
     if replayed.snapshot is not None:

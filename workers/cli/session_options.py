@@ -1,4 +1,4 @@
-"""Helpers of the commands of `rotulus session`: the place of the session, options, printing."""
+"""Helps the commands of `rotulus session`: the place of the session, options, printing."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

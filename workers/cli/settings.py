@@ -1,4 +1,4 @@
-"""`rotulus settings`: what can be set."""
+"""Runs `rotulus settings`: what can be set."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`rotulus simulate`: what an operation would come to, asked of a running gateway."""
+"""Runs `rotulus simulate`: what an operation would come to, asked of a running gateway."""
 
 from typing import Any, BinaryIO
 from uuid import UUID

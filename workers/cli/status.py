@@ -1,6 +1,6 @@
-"""`rotulus status`: on one screen whether everything runs, and what needs somebody."""
+"""Runs `rotulus status`: on one screen whether everything runs, and what needs somebody."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,11 +14,13 @@ from workers.cli.common import (
     read_settings,
     run,
 )
+from workers.cli.places import with_places
 from workers.client.typed.gateway import GatewayClient
 from workers.client.typed.gateway_state import read_state
-from workers.environment.diagnosis import NAME_ARCHIVE, NO_ARCHIVE
+from workers.environment.archive_files import NAME_ARCHIVE, NO_ARCHIVE
 from workers.environment.output import echo
-from workers.views.attention import attention
+from workers.views.attention_items import AttentionItem
+from workers.views.attention_rules import line_of
 
 COUNTS: Final = ("open", "ready", "held", "delayed", "suspended", "in_flight")
 """The first is the sum of the others, but for items whose requests have just been closed."""
@@ -33,7 +35,6 @@ def status(*, as_json: bool) -> None:
     """Show health, queues, workers and what needs attention; ends with 1 where something does."""
     url = gateway_url(read_settings())
     state = run(lambda: gateway_state(url))
-    state["attention"] = list(attention(state))
     if as_json:
         print_document(state, as_json=True)
     else:
@@ -42,12 +43,17 @@ def status(*, as_json: bool) -> None:
         echo()
         _print_queues(state["queues"])
         echo()
-        for sentence in state["attention"]:
-            echo(f"! {sentence}")
-        if not state["attention"]:
-            echo("Nothing needs attention.")
+        print_attention(state["attention"])
     if state["attention"]:
         raise SystemExit(1)
+
+
+def print_attention(items: Sequence[AttentionItem]) -> None:
+    """Print the list of what needs somebody as lines, the command of each to be copied."""
+    for item in items:
+        echo(with_places(f"! {item.severity:8}  {line_of(item)}"))
+    if not items:
+        echo("Nothing needs attention.")
 
 
 async def gateway_state(url: str) -> dict[str, Any]:

@@ -1,17 +1,17 @@
-"""`rotulus submit`: an envelope, put through the kernel by a running gateway."""
+"""Runs `rotulus submit`: an envelope, put through the kernel by a running gateway."""
 
 from typing import IO, Any, BinaryIO
 from uuid import UUID
 
 import click
 
-from kernel.proof.checkpoint_verdict import CheckpointVerdict, judged
+from kernel.proof.checkpoint_verdict import CheckpointVerdict, judge_checkpoint
 from kernel.proof.witness_policy import WitnessPolicy
 from workers.cli.checkpoint_verify import policy_of
 from workers.cli.common import (
     as_json,
     clean_errors,
-    coded,
+    command_error,
     gateway_url,
     print_document,
     read_settings,
@@ -114,10 +114,12 @@ def _submit_witnessed(
     document = result | {"inclusion_proof": proof_document(row.proof)}
     judgement = None
     if policy is not None and isinstance(row, WitnessedRow):
-        judgement = judged(row.checkpoint, policy)
+        judgement = judge_checkpoint(row.checkpoint, policy)
         document["verified_here"] = judgement.message
     print_document(document, as_json=as_json)
     if isinstance(row, NotWitnessed):
-        raise coded(row.code, str(row))
+        raise command_error(row.code, str(row))
     if judgement is not None and judgement.verdict is not CheckpointVerdict.WITNESSED:
-        raise coded("proof_invalid", f"by this policy the checkpoint is {judgement.message}")
+        raise command_error(
+            "proof_invalid", f"by this policy the checkpoint is {judgement.message}"
+        )

@@ -1,4 +1,4 @@
-"""`rotulus tee`: a causal graph and its incidents, over gRPC."""
+"""Runs `rotulus tee`: a causal graph and its incidents, over gRPC."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`rotulus thought`: a session of thoughts on a running gateway, step by step (seed 002)."""
+"""Runs `rotulus thought`: a session of thoughts on a running gateway, step by step (seed 002)."""
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -23,7 +23,7 @@ from workers.cli.gateway_call import patient_client
 from workers.cli.question_commands import as_document, of_gateway, question_command
 from workers.client.typed.thoughts import ThoughtClient, merkle_verify
 from workers.environment.key_file import new_keys, write_keys
-from workers.questions.thoughts import ListThoughts
+from workers.questions.thoughts import ListThoughts, MerkleRoot
 
 _SESSION = click.argument("session_id", type=click.UUID)
 Ask = Callable[[ThoughtClient], Coroutine[Any, Any, Any]]
@@ -37,11 +37,11 @@ def thought() -> None:
 def _ask(session_id: UUID, ask: Ask) -> Any:
     address = gateway_url(read_settings())
 
-    async def asked() -> Any:
+    async def ask_session() -> Any:
         async with patient_client(address) as client:
             return await ask(ThoughtClient(client, session_id))
 
-    return run(asked)
+    return run(ask_session)
 
 
 @thought.command()
@@ -97,20 +97,13 @@ def finalize(session_id: UUID, *, as_json: bool) -> None:
 @thought.command()
 @_SESSION
 @as_json
-def root(session_id: UUID, *, as_json: bool) -> None:
-    """Print the root, null until the session is finalized."""
-    print_document(_ask(session_id, ThoughtClient.merkle_root), as_json=as_json)
-
-
-@thought.command()
-@_SESSION
-@as_json
 def end(session_id: UUID, *, as_json: bool) -> None:
     """End the session."""
     print_document(_ask(session_id, ThoughtClient.audit_session_end), as_json=as_json)
 
 
 thought.add_command(question_command(ListThoughts, "show", as_document, of_gateway))
+thought.add_command(question_command(MerkleRoot, "root", as_document, of_gateway))
 
 
 @thought.command()

@@ -1,4 +1,4 @@
-"""`rotulus tree`: the Merkle tree over the log, its head and its proofs, and building it again."""
+"""Runs `rotulus tree`: the Merkle tree over the log, its head, its proofs, its rebuilding."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -69,7 +69,7 @@ def rebuild(*, as_json: bool) -> None:
     with clean_errors(), ExitStack() as stack:
         file = file_of(place)
         if file is not None and file.exists():
-            stack.enter_context(DataFolder(settings.data_dir).locked())
+            stack.enter_context(DataFolder(settings.data_dir).lock())
         built = rebuild_tree(place)
     print_document(_head(TreeHead(built.size, built.root())), as_json=as_json)
 

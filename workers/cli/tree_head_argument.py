@@ -1,4 +1,4 @@
-"""The head of a tree that somebody kept, as an argument or an option."""
+"""Reads the head of a tree that somebody kept, as an argument or an option."""
 
 import click
 

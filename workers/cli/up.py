@@ -1,4 +1,4 @@
-"""`rotulus up`: the process tree, left running."""
+"""Runs `rotulus up`: the process tree, left running."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -7,11 +7,11 @@ from typing import Any, Final
 import anyio
 import click
 
-from workers.cli.common import read_settings, run
-from workers.cli.places import rotulus_command
+from workers.cli.common import app_option, read_settings, run
+from workers.cli.places import rotulus_command, with_places
 from workers.client.errors import GatewayError
 from workers.client.typed.gateway import GatewayClient
-from workers.environment.ledger_access import shown_place
+from workers.environment.ledger_access import printable_place
 from workers.environment.output import announce, say
 from workers.process_tree.supervisor import AlikeDeaths
 from workers.process_tree.tree import Tree, running_tree
@@ -20,11 +20,6 @@ LOOK_EVERY_S: Final = 5.0
 
 worker_count = click.option(
     "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes."
-)
-
-
-app_option = click.option(
-    "--app", metavar="MODULE:NAME", help="Serve the jobs of an App of your own, as ROTULUS_APP."
 )
 
 
@@ -50,7 +45,7 @@ def say_where(tree: Tree) -> None:
         f"  dashboard      {tree.gateway_url}/",
         f"  metrics        {tree.gateway_url}/metrics",
         *(f"                 {url}" for url in tree.worker_metrics_urls),
-        f"  ledger         {shown_place(tree.ledger_place)}",
+        f"  ledger         {printable_place(tree.ledger_place)}",
         "  stop           Ctrl-C",
         "",
     )
@@ -76,7 +71,7 @@ async def say_troubles(tree: Tree) -> None:
             with suppress(GatewayError, OSError):
                 problems = dict((await client.readiness()).get("problems", {}))
                 for name, problem in problems.items() - missing.items():
-                    say(f"  NOT READY      {name}: {problem}")
+                    say(with_places(f"  NOT READY      {name}: {problem}"))
                 missing = problems
                 for line, place in set_aside_lines(await client.get("/v1/shards/set-aside")):
                     if place not in reported:
@@ -92,5 +87,5 @@ def set_aside_lines(answer: dict[str, Any]) -> Iterator[tuple[str, tuple[str, st
         place = (finding["shard"], finding["offset"])
         if place in places:
             session = finding.get("session_id", "a session without a name")
-            command = rotulus_command("queues", "put-back", *place)
+            command = rotulus_command("queues", "put-back", operands=[place[0], place[1]])
             yield f"  SET ASIDE      a request to {session}: {command}", place

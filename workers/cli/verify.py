@@ -1,4 +1,4 @@
-"""`rotulus verify`: the record, computed again.
+"""Runs `rotulus verify`: the record, computed again.
 
 It prints what it found before anything else can go wrong: a finding that cannot be recorded (a tree
 runs, the schema is altered) is printed all the same, and the error follows. It ends with 0 when
@@ -13,8 +13,8 @@ from typing import BinaryIO, Final, NoReturn
 
 import click
 
-from kernel.proof.handover_proof import followed_vkeys, proved_handover
-from kernel.proof.proof_file import FILE_BYTES_MAX, verified
+from kernel.proof.handover_proof import follow_vkeys, verify_handover
+from kernel.proof.proof_file import FILE_BYTES_MAX, verify_proof_file
 from kernel.proof.witness_policy import POLICY_BYTES_MAX, WitnessPolicy
 from kernel.verify import Verification
 from kernel.verify.expected import ExpectedHead
@@ -27,14 +27,11 @@ from workers.cli.input_file import InputFile
 from workers.cli.tree_head_argument import TreeHeadArgument
 from workers.environment.checkpoint_folder import write_whole
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import (
-    LedgerPlace,
-    ledger_place,
-    record_findings,
-    verify_file,
-    verify_file_since,
-)
+from workers.environment.ledger_access import LedgerPlace, ledger_place
+from workers.environment.ledger_verification import record_findings, verify_file, verify_file_since
 from workers.environment.terminal_progress import Progress
+from workers.publication.exhibit.exhibit import EXHIBIT_BYTES_MAX
+from workers.publication.exhibit.verification import verify_exhibit
 from workers.views.audit import undoing_document
 
 HEAD_CHARS_MAX: Final = 100
@@ -83,6 +80,11 @@ HEAD_CHARS_MAX: Final = 100
     help="Verify a file of `rotulus prove` by itself, without a ledger.",
 )
 @click.option(
+    "--exhibit",
+    type=InputFile(),
+    help="Verify a page of `rotulus exhibit` by itself, without a browser or a ledger.",
+)
+@click.option(
     "--evidence",
     type=InputFile(),
     help="Judge a file of evidence that a log has signed two histories, without a ledger.",
@@ -91,8 +93,8 @@ HEAD_CHARS_MAX: Final = 100
     "--vkey",
     "vkeys",
     multiple=True,
-    help="With --proof or --evidence: a key of the log, as `rotulus checkpoint key` printed it; of"
-    " several with --proof each must have signed.",
+    help="With --proof, --exhibit or --evidence: a key of the log, as `rotulus checkpoint key`"
+    " printed it; of several with --proof or --exhibit each must have signed.",
 )
 @click.option(
     "--policy",
@@ -111,6 +113,7 @@ HEAD_CHARS_MAX: Final = 100
 def verify(  # noqa: PLR0913 - as many ways to name what is verified
     export: BinaryIO | None,
     proof: BinaryIO | None,
+    exhibit: BinaryIO | None,
     evidence: BinaryIO | None,
     vkeys: tuple[str, ...],
     *,
@@ -132,11 +135,12 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
     if since is not None and (full or kept_file is not None):
         raise click.UsageError("--since names what to verify: leave --full and --kept out")
     if evidence is not None:
-        if not vkeys:
-            raise click.UsageError("--evidence needs --vkey: a file does not prove its own key")
+        _expect_key("--evidence", vkeys)
         with clean_errors():
             verify_evidence(evidence, vkeys, as_json=as_json)
         return
+    if exhibit is not None:
+        _verify_exhibit(exhibit, vkeys, as_json=as_json)
     if proof is not None:
         _verify_proof(proof, vkeys, policy, handovers, as_json=as_json)
     if export is not None:
@@ -147,7 +151,7 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
     place = ledger_place(settings)
     if since is None and kept_file is None:
         kept_file = settings.verified_head
-    kept = since if kept_file is None else _read_kept(kept_file)
+    kept = since if kept_file is None else _read_kept_tree(kept_file)
     with clean_errors(), Progress("verify") as progress:
         verification = _verification(
             place, kept, progress.count, full=full, expect_head=expect_head
@@ -184,7 +188,7 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
     }
     try:
         if record and not verification.ok:
-            with clean_errors(), DataFolder(settings.data_dir).locked():
+            with clean_errors(), DataFolder(settings.data_dir).lock():
                 document["recorded_receipt_id"] = record_findings(place, verification)
     finally:
         # What was found is told whether or not it could be written down.
@@ -212,7 +216,7 @@ def _verification(
     return behind if whole is None or not behind.ok else whole
 
 
-def _read_kept(file: Path) -> KeptTree | None:
+def _read_kept_tree(file: Path) -> KeptTree | None:
     """Return the tree head that a file holds, None where there is no file yet."""
     try:
         with file.open(encoding="ascii", errors="replace") as opened:
@@ -240,6 +244,11 @@ def _expected_head(text: str | None) -> ExpectedHead | None:
         raise click.BadParameter(str(error)) from None
 
 
+def _expect_key(option: str, vkeys: Sequence[str]) -> None:
+    if not vkeys:
+        raise click.UsageError(f"{option} needs --vkey: a file does not prove its own key")
+
+
 def _verify_proof(
     proof: BinaryIO,
     vkeys: Sequence[str],
@@ -257,11 +266,19 @@ def _verify_proof(
             WitnessPolicy.of_bytes(policy)  # which names the line that is none
         content = proof.read(FILE_BYTES_MAX + 1)
         if handover_files:
-            handovers = [proved_handover(file.read(FILE_BYTES_MAX + 1)) for file in handover_files]
-            vkeys = followed_vkeys(content, vkeys, handovers)
-        document = verified(content, *vkeys, policy=policy)
+            handovers = [verify_handover(file.read(FILE_BYTES_MAX + 1)) for file in handover_files]
+            vkeys = follow_vkeys(content, vkeys, handovers)
+        document = verify_proof_file(content, *vkeys, policy=policy)
     print_document(document, as_json=as_json)
     sys.exit(0 if document["quorum_met"] else 1)
+
+
+def _verify_exhibit(exhibit: BinaryIO, vkeys: Sequence[str], *, as_json: bool) -> NoReturn:
+    _expect_key("--exhibit", vkeys)
+    with clean_errors():
+        document = verify_exhibit(exhibit.read(EXHIBIT_BYTES_MAX + 1), vkeys)
+    print_document(document, as_json=as_json)
+    sys.exit(0 if document["verifies"] else 1)
 
 
 def _verify_lines(export: BinaryIO, expect_head: ExpectedHead | None, *, as_json: bool) -> NoReturn:

@@ -1,4 +1,4 @@
-"""`rotulus witness`: cosign the checkpoints of logs that only grow (C2SP tlog-witness)."""
+"""Runs `rotulus witness`: cosign the checkpoints of logs that only grow (C2SP tlog-witness)."""
 
 from pathlib import Path
 from typing import IO

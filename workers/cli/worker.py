@@ -1,11 +1,11 @@
-"""`rotulus worker`: one worker."""
+"""Runs `rotulus worker`: one worker."""
 
 from functools import partial
 
 import click
 
-from workers.cli.common import read_settings, redis_url, run
-from workers.cli.up import app_option
+from workers.cli.common import app_option, read_settings, redis_url, run
+from workers.environment.child_environment import wait_to_begin
 from workers.environment.listening import take_listening
 from workers.worker.process import serve_worker
 
@@ -22,5 +22,6 @@ def worker(queues: str | None, concurrency: int | None, app: str | None) -> None
     """
     settings = read_settings(child=True, worker_queues=queues, worker_slots=concurrency, app=app)
     measured = take_listening()
+    wait_to_begin()
     serve = partial(serve_worker, settings, redis_url(settings), measured=measured)
     run(serve, blocked_s_max=settings.loop_blocked_s_max)

@@ -1,4 +1,4 @@
-"""A stream of requests: `put` returns as soon as there is room, the stream ends on the record."""
+"""Streams requests: `put` returns as soon as there is room, the stream ends on the record."""
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -19,7 +19,7 @@ class EnqueueStream:
     put may or may not be.
     """
 
-    def __init__(self, enqueue: Callable[..., Awaitable[Job]], waiting_max: int) -> None:
+    def __init__(self, enqueue: Callable[..., Awaitable[Job[Any]]], waiting_max: int) -> None:
         """`waiting_max` is how many may have been put and not answered yet."""
         self.recorded = 0
         """How many are on the record."""

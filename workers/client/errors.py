@@ -1,10 +1,7 @@
 """Defines the refusals of a gateway, as its clients raise them."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .jobs import Job
+from typing import Any
 
 
 class GatewayError(Exception):
@@ -25,8 +22,8 @@ class GatewayError(Exception):
         """The HTTP status; 0 where there was no answer."""
 
         self.details = dict(details or {})
-        self.jobs: tuple[Job, ...] = ()
-        """The jobs of a bulk that are on the record all the same."""
+        self.jobs: tuple[Any, ...] = ()
+        """The jobs of a bulk that are on the record all the same, as the client returns them."""
 
     @property
     def field(self) -> str:

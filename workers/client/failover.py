@@ -1,4 +1,4 @@
-"""Several gateways of one fleet behind one client: whoever answered last is asked first.
+"""Asks several gateways of one fleet behind one client: whoever answered last is asked first.
 
 Any gateway takes any request, so a client that knows several need not wait for one. A gateway that
 cannot be reached, says nothing for `ANSWER_WAIT_S`, or answers 503 is left for the next one; the

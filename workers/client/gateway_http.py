@@ -1,4 +1,4 @@
-"""The connections of one gateway's client, which repeat a request while that may help.
+"""Keeps the connections of one gateway's client, which repeat a request while that may help.
 
 A request is sent again, byte by byte, while nobody answers or the status allows asking again. The
 pause grows from 50 ms to 2 s, is never shorter than what `Retry-After` names (30 s at most), and is
@@ -56,10 +56,12 @@ class GatewayHttp:
         give_up_after_s: float = GIVE_UP_AFTER_S,
         call_s_max: float = CALL_S_MAX,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        remedy: str = "",
     ) -> None:
         """Bind to a gateway; nothing is sent yet.
 
         `give_up_after_s` counts the pauses alone, `call_s_max` everything that a call takes.
+        `remedy` says what helps where none answers; it is logged once, and stands in the error.
         """
         self._http = httpx.AsyncClient(
             base_url=url,
@@ -72,6 +74,8 @@ class GatewayHttp:
         self._give_up_after_s = give_up_after_s
         self._call_s_max = call_s_max
         self._sleep = sleep
+        self._remedy = remedy
+        self._has_warned = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,6 +122,7 @@ class GatewayHttp:
                     return response
             except httpx.TransportError as error:
                 response = error
+                self._warn_of_absence(error)
             if place != path:
                 self._hints.forget(path)
                 if _is_no_owners(response):
@@ -142,6 +147,18 @@ class GatewayHttp:
         An answer is a line with a `line`; one without is a refusal of those that have none.
         """
         answers: list[dict[str, Any]] = []
+        with anyio.move_on_after(self._call_s_max):
+            return answers, await self._send_lines(path, lines, headers, answers)
+        return answers, httpx.ReadTimeout(f"no whole answer came within {self._call_s_max:g} s")
+
+    async def _send_lines(
+        self,
+        path: str,
+        lines: Iterable[bytes],
+        headers: Mapping[str, str],
+        answers: list[dict[str, Any]],
+    ) -> Refused | None:
+        """Add the answers that come, and return why no more came, where that is known."""
         headers = {"Content-Type": "application/x-ndjson", **headers}
         content = b"".join(line + b"\n" for line in lines)
         place = self._hints.place(path)
@@ -151,16 +168,16 @@ class GatewayHttp:
                 if not stream.is_success:
                     await stream.aread()
                     self._hints.forget(path)
-                    return answers, _elsewhere(stream) if place != path else stream
+                    return _elsewhere(stream) if place != path else stream
                 async for text in stream.aiter_lines():
                     answer = _line_of(text)
                     if isinstance(answer, httpx.Response):
-                        return answers, answer
+                        return answer
                     answers.append(answer)
         except httpx.TransportError as error:
             self._hints.forget(path)
-            return answers, error
-        return answers, None
+            return error
+        return None
 
     async def _learn(self, path: str, response: httpx.Response) -> None:
         """Follow what an answer says of the session's owner, if a configured gateway knows it."""
@@ -173,9 +190,16 @@ class GatewayHttp:
                 self._hints.use_table(urls)
         self._hints.learn(path, hint)
 
+    def _warn_of_absence(self, error: httpx.TransportError) -> None:
+        """Say while it is waited for, and not only in the error, how a gateway is started."""
+        if self._remedy and not self._has_warned and isinstance(error, httpx.ConnectError):
+            self._has_warned = True
+            asked_for_s = f"asking again for {self._give_up_after_s:g} s"
+            _log.warning("no gateway answers%s, %s; %s", _at(error), asked_for_s, self._remedy)
+
     def patience(self, may_repeat: Callable[[Refused], bool] = lambda _: True) -> "Patience":
         """Return the pauses of one call, with which it sends again what was refused."""
-        return Patience(self._sleep, self._give_up_after_s, may_repeat)
+        return Patience(self._sleep, self._give_up_after_s, may_repeat, self._remedy)
 
     async def gateway_urls(self) -> tuple[str, ...] | None:
         """Return the URLs that the living gateways advertise; None where no gateway answers."""
@@ -198,10 +222,12 @@ class Patience:
         sleep: Callable[[float], Awaitable[None]],
         give_up_after_s: float,
         may_repeat: Callable[[Refused], bool],
+        remedy: str,
     ) -> None:
         self._sleep = sleep
         self._give_up_after_s = give_up_after_s
         self._may_repeat = may_repeat
+        self._remedy = remedy
         self._pause_s, self._waited_s = PAUSE_FIRST_S, 0.0
 
     async def wait(self, response: Refused) -> None:
@@ -216,7 +242,7 @@ class Patience:
             helps = response.status_code in TRY_AGAIN
         if not helps or not self._may_repeat(response) or self._waited_s >= self._give_up_after_s:
             cause = response if isinstance(response, Exception) else None
-            raise error_of(response) from cause
+            raise error_of(response, self._remedy) from cause
         at_least_s = max(self._pause_s, _retry_after_s(response))
         jittered_s = at_least_s * random.uniform(1.0, 1.5)  # noqa: S311 - jitter
         await self._sleep(jittered_s)
@@ -224,13 +250,14 @@ class Patience:
         self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
 
 
-def error_of(response: Refused) -> GatewayError:
-    """Return what a refusal says."""
+def error_of(response: Refused, remedy: str = "") -> GatewayError:
+    """Return what a refusal says, and what helps where no gateway answers."""
     if isinstance(response, UnreadableAnswer):
         return GatewayError("gateway_failed", str(response))
     if isinstance(response, httpx.TransportError):
         _log.debug("gateway_unreachable: %r", response)
-        return GatewayError("gateway_unreachable", f"no gateway answers{_at(response)}")
+        helps = f"; {remedy}" if remedy else ""
+        return GatewayError("gateway_unreachable", f"no gateway answers{_at(response)}{helps}")
     try:
         error = response.json()["error"]
         return GatewayError(

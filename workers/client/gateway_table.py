@@ -1,4 +1,4 @@
-"""The table of gateways that clients may ask directly, as a client reads it.
+"""Reads the table of gateways that clients may ask directly.
 
 A gateway answers `GET /v1/gateways` with the URLs that the living gateways advertise. What a client
 sends is content of a case, so it follows no URL to a less safe scheme than the one with which it

@@ -1,4 +1,4 @@
-"""Connections to gateways, which load the machine's certificates when they are first needed.
+"""Connects to gateways, and loads the machine's certificates when they are first needed.
 
 Loading them takes 40 ms of CPU, and a gateway on this machine is spoken to without encryption.
 """

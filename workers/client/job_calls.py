@@ -14,7 +14,7 @@ from urllib.parse import quote
 from .answers import reading
 from .errors import GatewayError
 from .gateway_http import TRY_AGAIN, GatewayHttp
-from .jobs import Job, JobOutcome, JobStatus
+from .jobs import Job, JobAttempt, JobFailures, JobOutcome, JobStatus, ProgressNote
 from .requests import BODY_BYTES_MAX, REQUESTS_MAX, WrittenRequest, call_body
 from .shared_calls import SharedCalls
 
@@ -42,10 +42,10 @@ class JobCalls:
 
     def __init__(self, gateway: GatewayHttp) -> None:
         self._gateway = gateway
-        self._enqueues: dict[str, SharedCalls[WrittenRequest, Job]] = {}
-        self._polls: dict[str, SharedCalls[_Poll, JobOutcome]] = {}
+        self._enqueues: dict[str, SharedCalls[WrittenRequest, Job[Any]]] = {}
+        self._polls: dict[str, SharedCalls[_Poll, JobOutcome[Any]]] = {}
 
-    async def enqueue(self, request: WrittenRequest) -> Job:
+    async def enqueue(self, request: WrittenRequest) -> Job[Any]:
         """Ask for one job; it is on the record when this returns."""
         shared = self._enqueues.get(request.queue)
         if shared is None:
@@ -58,18 +58,25 @@ class JobCalls:
             )
         return await shared.ask(request)
 
-    async def enqueue_all(self, requests: Sequence[WrittenRequest]) -> list[Job]:
+    async def enqueue_all(self, requests: Sequence[WrittenRequest]) -> list[Job[Any]]:
         """Ask for jobs of one queue, all or none, as many as one call holds (`windows`)."""
         queue = requests[0].queue
         body = call_body([request.body for request in requests])
         answer = await self._ask("POST", queue, "requests", content=body, headers=_JSON)
         with reading():
             return [
-                Job(queue, stated["request_id"], request.key, stated["duplicate"], calls=self)
+                Job(
+                    queue,
+                    stated["request_id"],
+                    request.key,
+                    stated["duplicate"],
+                    _calls=self,
+                    _read=request.read,
+                )
                 for request, stated in zip(requests, answer["requests"], strict=True)
             ]
 
-    async def outcome(self, queue: str, request_id: str, wait_s: float) -> JobOutcome:
+    async def outcome(self, queue: str, request_id: str, wait_s: float) -> JobOutcome[Any]:
         """Return how a job ended; one that is still open after a while has the state "open".
 
         It may be answered before `wait_s` are over, and at the latest after `POLL_S`.
@@ -87,7 +94,7 @@ class JobCalls:
 
     async def outcomes(
         self, queue: str, request_ids: Collection[str], wait_s: float, until: Until
-    ) -> list[JobOutcome]:
+    ) -> list[JobOutcome[Any]]:
         """Return how jobs ended, once all have, or any has; at the latest after `POLL_S`."""
         body = {
             "request_ids": list(request_ids),
@@ -104,13 +111,25 @@ class JobCalls:
 
     async def status(self, queue: str, request_id: str) -> JobStatus:
         """Return a job as it stands."""
-        answer = await self._ask("GET", queue, f"requests/{quoted(request_id)}")
+        answer = await self._ask("GET", queue, f"requests/{quote_name(request_id)}")
         with reading():
-            return read(JobStatus, answer)
+            said = answer.get("progress")
+            progress = None if said is None else read(ProgressNote, said)
+            return read(JobStatus, answer | {"progress": progress})
+
+    async def failures(self, queue: str, request_id: str) -> JobFailures:
+        """Return what of a job was tried in vain."""
+        answer = await self._ask("GET", queue, f"requests/{quote_name(request_id)}")
+        with reading():
+            failures = answer["failures"]
+            if failures is None:
+                return JobFailures()
+            attempts = tuple(read(JobAttempt, attempt) for attempt in failures["attempts"])
+            return read(JobFailures, failures | {"attempts": attempts})
 
     async def waiting(self, queue: str, request_id: str) -> str | None:
         """Return why a job waits; None once it has its outcome."""
-        answer = await self._ask("GET", queue, f"requests/{quoted(request_id)}/waiting")
+        answer = await self._ask("GET", queue, f"requests/{quote_name(request_id)}/waiting")
         with reading():
             return None if answer["why"] is None else str(answer["why"])
 
@@ -119,15 +138,25 @@ class JobCalls:
 
         An empty `decided_by` is not sent: earlier gateways refuse the field.
         """
-        path = f"requests/{quoted(request_id)}/cancel"
+        path = f"requests/{quote_name(request_id)}/cancel"
         body = {"reason": reason} | ({"decided_by": decided_by} if decided_by else {})
         answer = await self._ask("POST", queue, path, json=body)
         with reading():
             return bool(answer["cancelled"])
 
-    async def _enqueue_each(self, requests: list[WrittenRequest]) -> list[Job | GatewayError]:
+    async def prioritize(
+        self, queue: str, request_id: str, priority: str, reason: str, decided_by: str
+    ) -> bool:
+        """Let a job wait at another priority; False where nothing changed."""
+        path = f"requests/{quote_name(request_id)}/prioritize"
+        body = {"priority": priority, "reason": reason, "decided_by": decided_by}
+        answer = await self._ask("POST", queue, path, json=body)
+        with reading():
+            return bool(answer["changed"])
+
+    async def _enqueue_each(self, requests: list[WrittenRequest]) -> list[Job[Any] | GatewayError]:
         """Ask for what came together: one that is refused takes no other with it."""
-        answers: dict[int, Job | GatewayError] = {}
+        answers: dict[int, Job[Any] | GatewayError] = {}
         left = list(range(len(requests)))
         while left:
             try:
@@ -145,7 +174,9 @@ class JobCalls:
                 break
         return [answers[number] for number in range(len(requests))]
 
-    async def _poll_each(self, queue: str, polls: list[_Poll]) -> list[JobOutcome | GatewayError]:
+    async def _poll_each(
+        self, queue: str, polls: list[_Poll]
+    ) -> list[JobOutcome[Any] | GatewayError]:
         wait_s = min(poll.wait_s for poll in polls)
         ids = dict.fromkeys(poll.request_id for poll in polls)
         try:
@@ -159,7 +190,7 @@ class JobCalls:
         return [by_id[poll.request_id] for poll in polls]
 
     async def _ask(self, method: str, queue: str, path: str, **options: Any) -> Any:
-        place = f"/v1/queues/{quoted(queue)}/{path}"
+        place = f"/v1/queues/{quote_name(queue)}/{path}"
         return await self._gateway.ask_document(method, place, **options)
 
 
@@ -181,7 +212,7 @@ def _for_one(error: GatewayError) -> GatewayError:
     return GatewayError(error.code, error.message, error.status, details)
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a name as one part of a path, whatever characters it has."""
     return quote(name, safe=":")
 

@@ -1,8 +1,8 @@
-"""A job: one request on the record, to be waited for, looked at and taken back."""
+"""Follows a job: one request on the record, to be waited for, looked at and taken back."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import anyio
 
@@ -11,6 +11,9 @@ from .errors import GatewayError, JobLost
 if TYPE_CHECKING:
     from .job_calls import JobCalls
 
+R = TypeVar("R")
+"""What the work of a job comes to: a mapping as on the record, or of a function's type."""
+
 JobState = Literal["open", "completed", "dead_letter", "cancelled"]
 
 LOOK_S = 1.0
@@ -18,7 +21,7 @@ LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class JobOutcome:
+class JobOutcome(Generic[R]):
     """How a job ended, if it has."""
 
     request_id: str
@@ -30,11 +33,88 @@ class JobOutcome:
     reason: str | None = None
     """Why it was given up or cancelled."""
 
-    result: Mapping[str, Any] | None = None
+    result: R | None = None
     """What the work came to, where it is no operation."""
+
+    took_ms: int | None = None
+    """How long the attempt took that came to it, as its worker says."""
 
     requeued_as: str | None = None
     """The request that asks for it anew, where it was given up and somebody requeued it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobAttempt:
+    """An attempt that failed."""
+
+    attempt_number: int
+    """Among those of the job, from 1."""
+
+    code: str
+    """The reason code; `worker_lost` where the worker vanished."""
+
+    worker: str
+    started_at: str
+    took_ms: int
+    error_class: str
+    message: str
+    traceback: str
+    signature: str
+    """What attempts have in common that failed for the same reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailures:
+    """What was tried in vain."""
+
+    deliveries: int = 0
+    failures: int = 0
+    snoozes: int = 0
+    worker_ends: int = 0
+    first_started_at: str | None = None
+    signature: str | None = None
+    next_attempt_at: str | None = None
+    """When it is tried again; None once it has its outcome."""
+
+    policy_version: str = ""
+    attempts: tuple[JobAttempt, ...] = ()
+    """The first three and the last seventeen."""
+
+    attempts_left_out: int = 0
+    """Attempts between them, which are counted and not kept."""
+
+
+class JobFailed(Exception):
+    """The job was given up or cancelled."""
+
+    def __init__(self, outcome: JobOutcome[Any], failures: JobFailures) -> None:
+        super().__init__(f"{outcome.request_id} is {outcome.state}: {outcome.reason}")
+        self.outcome = outcome
+        self.failures = failures
+
+    @property
+    def attempts(self) -> tuple[JobAttempt, ...]:
+        """Why each attempt failed: the first three and the last seventeen."""
+        return self.failures.attempts
+
+
+class JobResultInvalid(Exception):
+    """The job is done, and what it came to is not of the type that its function returns."""
+
+    code = "job_result_invalid"
+
+    def __init__(self, outcome: JobOutcome[Mapping[str, Any]], problem: ValueError) -> None:
+        super().__init__(f"the result of {outcome.request_id} is of another type: {problem}")
+        self.outcome = outcome
+        """How the job ended, with the result as it is on the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressNote:
+    """How far a job is, as it says itself; kept for an hour, and lost with Redis."""
+
+    percent: int
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +133,16 @@ class JobStatus:
     content: Mapping[str, Any]
     state: JobState
     enqueued_at: str
+    tags: Mapping[str, str] = field(default_factory=dict)
     closed_at: str | None = None
     operation_id: str | None = None
     reason: str | None = None
     result: Mapping[str, Any] | None = None
+    """What the work came to, where it is no operation."""
+
+    took_ms: int | None = None
+    """How long the attempt took that came to it, as its worker says."""
+
     not_before: str | None = None
     """When its delay ends, where it has one."""
 
@@ -72,9 +158,15 @@ class JobStatus:
     settled_operation_id: str | None = None
     """The operation of the log that says so."""
 
+    failures: Mapping[str, Any] | None = None
+    """What was tried in vain, as `Job.failures` returns it with types; None where nothing was."""
+
+    progress: ProgressNote | None = None
+    """What an open job said last of how far it is; None where nothing is known."""
+
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(Generic[R]):
     """A handle on a request; every method raises `GatewayError`."""
 
     queue: str
@@ -85,9 +177,12 @@ class Job:
     is_duplicate: bool = False
     """Whether it was on the record before this client asked."""
 
-    calls: "JobCalls" = field(kw_only=True, repr=False, compare=False)
+    _calls: "JobCalls" = field(kw_only=True, repr=False, compare=False)
+    _read: Callable[[Mapping[str, Any]], R] | None = field(
+        default=None, kw_only=True, repr=False, compare=False
+    )
 
-    async def result(self, timeout: float | None = None) -> JobOutcome:  # noqa: ASYNC109 - as the field has it
+    async def result(self, timeout: float | None = None) -> JobOutcome[R]:  # noqa: ASYNC109 - as the field has it
         """Return how the job ended, once it has; a job that was given up or cancelled has ended.
 
         One that was given up and requeued goes on: the outcome is that of the newest request, whose
@@ -96,9 +191,10 @@ class Job:
         Raises:
             TimeoutError: it is still open after `timeout` seconds; it goes on all the same.
             JobLost: it was taken and is on the record no longer; ask again under its key.
+            JobResultInvalid: it is done, and its result is not of the function's type.
         """
         try:
-            return await self._result(timeout)
+            return self._read_result(await self._result(timeout))
         except GatewayError as error:
             # Whoever was answered once knows that it was on the record.
             is_unknown = error.code == "work_request_unknown" and self.key is not None
@@ -106,14 +202,22 @@ class Job:
                 raise JobLost(self.request_id, error) from error
             raise
 
-    async def _result(self, timeout: float | None) -> JobOutcome:  # noqa: ASYNC109 - see above
+    def _read_result(self, outcome: JobOutcome[Any]) -> JobOutcome[R]:
+        if self._read is None or outcome.result is None:
+            return outcome
+        try:
+            return replace(outcome, result=self._read(outcome.result))
+        except ValueError as error:
+            raise JobResultInvalid(outcome, error) from error
+
+    async def _result(self, timeout: float | None) -> JobOutcome[Any]:  # noqa: ASYNC109 - see above
         limit_s = None if timeout is None else max(timeout, LOOK_S)
         request_id = self.request_id
         deadline_s = float("inf") if timeout is None else anyio.current_time() + timeout
         with anyio.move_on_after(limit_s):
             while True:
                 left_s = max(0.0, deadline_s - anyio.current_time())
-                outcome = await self.calls.outcome(self.queue, request_id, left_s)
+                outcome = await self._calls.outcome(self.queue, request_id, left_s)
                 if outcome.requeued_as is not None:
                     request_id = outcome.requeued_as
                 elif outcome.state != "open":
@@ -122,13 +226,31 @@ class Job:
                     break
         raise TimeoutError(f"{self.request_id} is open after {timeout} s")
 
+    async def value(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - as `result`
+        """Return what the work came to, once it is done; empty where it is an operation.
+
+        Raises:
+            JobFailed: it was given up or cancelled; with its attempts.
+            TimeoutError, JobLost, JobResultInvalid: see `result`.
+        """
+        outcome = await self.result(timeout)
+        if outcome.state == "completed":
+            is_mapping = self._read is None
+            return cast("R", outcome.result or {} if is_mapping else outcome.result)
+        failures = await self._calls.failures(self.queue, outcome.request_id)
+        raise JobFailed(outcome, failures)
+
+    async def failures(self) -> JobFailures:
+        """Return what was tried in vain, and why each attempt failed."""
+        return await self._calls.failures(self.queue, self.request_id)
+
     async def status(self) -> JobStatus:
         """Return the job as it stands; `work_request_unknown` where the queue has none."""
-        return await self.calls.status(self.queue, self.request_id)
+        return await self._calls.status(self.queue, self.request_id)
 
     async def waiting(self) -> str | None:
         """Return in a sentence why the job waits; None once it has its outcome."""
-        return await self.calls.waiting(self.queue, self.request_id)
+        return await self._calls.waiting(self.queue, self.request_id)
 
     async def cancel(
         self, reason: str = "the producer took it back", *, decided_by: str = ""
@@ -138,4 +260,14 @@ class Job:
         `reason` has 1 to 200 characters. `decided_by`, the name of who takes it back, has up to
         100 and is sent where it is given; on the record it stands in brackets behind the reason.
         """
-        return await self.calls.cancel(self.queue, self.request_id, reason, decided_by)
+        return await self._calls.cancel(self.queue, self.request_id, reason, decided_by)
+
+    async def prioritize(self, priority: str, *, reason: str = "", decided_by: str = "") -> bool:
+        """Let the job wait at another priority of its queue; False where nothing changed.
+
+        Nothing changes where it has its outcome or waits at that priority. What a worker has in
+        hand goes on.
+        """
+        return await self._calls.prioritize(
+            self.queue, self.request_id, priority, reason, decided_by
+        )

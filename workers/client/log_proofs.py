@@ -1,4 +1,4 @@
-"""Proofs over the log, asked of a gateway and verified here: a gateway's word is not taken.
+"""Asks a gateway for proofs over the log and verifies them here: its word is not taken.
 
 A tree head is the gateway's statement until it is compared with one that was kept: keep a head and
 ask later with `grown_from` whether the log only grew since.

@@ -1,4 +1,4 @@
-"""Looking at the record: single things by their names, and lists that are read page by page."""
+"""Reads the record: single things by their names, and lists that are read page by page."""
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from .answers import reading
 from .gateway_http import GatewayHttp
-from .job_calls import quoted
+from .job_calls import quote_name
 
 Document = dict[str, Any]
 
@@ -29,15 +29,15 @@ class Records:
 
     async def node(self, node_id: str) -> Document:
         """Return a node: a source, a claim, an understanding with its authority."""
-        return await self._get(f"/v1/nodes/{quoted(node_id)}")
+        return await self._get(f"/v1/nodes/{quote_name(node_id)}")
 
     async def operation(self, operation_id: str) -> Document:
         """Return an operation: its row of the log, its envelope, effects and receipts."""
-        return await self._get(f"/v1/operations/{quoted(operation_id)}")
+        return await self._get(f"/v1/operations/{quote_name(operation_id)}")
 
     async def extraction(self, run_id: str) -> Document:
         """Return a run: its steps, what it read, which fields failed and why."""
-        return await self._get(f"/v1/extractions/{quoted(run_id)}")
+        return await self._get(f"/v1/extractions/{quote_name(run_id)}")
 
     def operations(self, **criteria: Any) -> AsyncIterator[Document]:
         """Iterate over the operations that every criterion fits, oldest first.
@@ -60,10 +60,12 @@ class Records:
         """Iterate over the requests that every criterion fits, of a queue or of all, newest first.
 
         Criteria are `request_id`, `item_key`, `request_key`, `session_id` (of the operation that a
-        recompute follows from), `state`, `priority`, `words` (of the reason for which it was given
-        up or cancelled), `since` and `until`.
+        recompute follows from), `tag` (as `customer=acme`), `error_signature` (why it was given up,
+        or that of its newest attempt that failed), `state`, `priority`, `words` (of the reason for
+        which it was given up or cancelled), `content_words` (a part of the content as JSON),
+        `numbers` (as `3,17`), `since` and `until`.
         """
-        path = "/v1/requests" if queue is None else f"/v1/queues/{quoted(queue)}/requests"
+        path = "/v1/requests" if queue is None else f"/v1/queues/{quote_name(queue)}/requests"
         return self._list(path, "requests", criteria)
 
     def sessions(self, words: str | None = None) -> AsyncIterator[Document]:
@@ -74,7 +76,9 @@ class Records:
         self, queue: str | None = None, error_signature: str | None = None
     ) -> AsyncIterator[Document]:
         """Iterate over what was given up and not settled, of a queue or of all."""
-        path = "/v1/dead-letters" if queue is None else f"/v1/queues/{quoted(queue)}/dead-letters"
+        path = (
+            "/v1/dead-letters" if queue is None else f"/v1/queues/{quote_name(queue)}/dead-letters"
+        )
         return self._list(path, "dead_letters", {"error_signature": error_signature})
 
     def reviews(self, kind: str) -> AsyncIterator[Document]:

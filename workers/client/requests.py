@@ -1,13 +1,15 @@
-"""Requests as they are sent: each with its key, and as many in a call as a gateway takes."""
+"""Writes requests as they are sent: each with its key, and as many in a call as a gateway takes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from .contents import JobContent, document_of
 from .errors import GatewayError
+
+R = TypeVar("R")
 
 REQUESTS_MAX: Final = 256
 """Requests in one call, as many as a gateway takes."""
@@ -37,6 +39,17 @@ class NewRequest:
     run_at: datetime | None = None
     """The time before which nobody begins with it, by the gateway's clock; has a time zone."""
 
+    tags: Mapping[str, str] | None = None
+    """At most 16, by which it is found later, such as `{"customer": "acme"}`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest(NewRequest, Generic[R]):
+    """A request for a job of a function, and how its result is read."""
+
+    read: Callable[[Mapping[str, Any]], R]
+    """Returns what the function returned; raises `ValueError` where it can be none of its type."""
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenRequest:
@@ -45,6 +58,7 @@ class WrittenRequest:
     queue: str
     key: str
     body: bytes
+    read: Callable[[Mapping[str, Any]], Any] | None = None
 
     @classmethod
     def of(cls, request: NewRequest, new_key: str) -> "WrittenRequest":
@@ -64,10 +78,13 @@ class WrittenRequest:
             document["delay_s"] = request.delay_s
         if request.run_at is not None:
             document["run_at"] = _utc(request.run_at)
+        if request.tags:
+            document["tags"] = dict(request.tags)
         try:
-            return cls(queue, key, json.dumps(document, allow_nan=False).encode())
+            body = json.dumps(document, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise _invalid(f"the request is no JSON: {error}", "content") from None
+        return cls(queue, key, body, request.read if isinstance(request, JobRequest) else None)
 
 
 def windows(requests: Iterable[WrittenRequest]) -> Iterator[list[WrittenRequest]]:

@@ -1,4 +1,4 @@
-"""The client of producers: one connection pool for queues, sessions, bindings, proofs, records.
+"""Provides the producers' client: one connection pool for queues, sessions, proofs, records.
 
 It sends HTTP to a gateway, because a request must be on the record before it counts, and only a
 gateway writes the record (decision queues/0019). Whatever it returns is on the record.
@@ -17,26 +17,29 @@ from collections.abc import (
 )
 from datetime import datetime
 from itertools import groupby, islice
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar, overload
 
 import anyio
 import httpx
 
 from .answers import reading
+from .bulk_operations import BulkOperations
 from .contents import JobContent
 from .enqueue_stream import EnqueueStream
 from .errors import GatewayError
 from .failover import FailoverTransport
+from .gateway_address import gateway_address
 from .gateway_http import GIVE_UP_AFTER_S, GatewayHttp
-from .job_calls import POLL_S, JobCalls, quoted
+from .job_calls import POLL_S, JobCalls, quote_name
 from .jobs import Job, JobOutcome
 from .log_proofs import LogProofs
 from .records import Records
-from .requests import REQUESTS_MAX, NewRequest, WrittenRequest, windows
+from .requests import REQUESTS_MAX, JobRequest, NewRequest, WrittenRequest, windows
 from .session_operations import SessionOperations
 from .source_bindings import SourceBindings
 
-DEFAULT_URL: Final = "http://127.0.0.1:8440"
+R = TypeVar("R")
+
 AUTHORITY_QUEUE: Final = "authority-recompute"
 
 Requested = NewRequest | JobContent
@@ -44,6 +47,9 @@ Requested = NewRequest | JobContent
 
 _REFILL_SHARE: Final = 4
 """More is asked for when this part of what may be open has ended."""
+
+CALL_S_MAX: Final = 120.0
+"""For one call with all that is sent again; none of a producer's takes as long."""
 
 _TURN_S: Final = 0.25
 """How long the outcomes of one queue are waited for while there are others."""
@@ -61,24 +67,39 @@ class Rotulus:
     def __init__(
         self,
         *urls: str,
+        data_dir: str | os.PathLike[str] | None = None,
         give_up_after_s: float = GIVE_UP_AFTER_S,
+        call_s_max: float = CALL_S_MAX,
         new_key: Callable[[], str] = lambda: secrets.token_hex(16),
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Hold the gateways' URLs; nothing is sent yet.
 
-        Without any it is those of ROTULUS_GATEWAY_URL and ROTULUS_OTHER_GATEWAY_URLS.
+        Without any it is the gateway of the tree that runs on `data_dir`; without that, those of
+        ROTULUS_GATEWAY_URL and ROTULUS_OTHER_GATEWAY_URLS, the tree on ROTULUS_DATA_DIR or on
+        `rotulus-data` in the current folder, or http://127.0.0.1:8440. However often it is sent
+        again, a call has ended after `call_s_max`.
+
+        Raises:
+            GatewayError: `gateway_unreachable` where no tree runs on `data_dir`,
+                `data_folder_unsafe` where others can change what the folder says.
         """
-        urls = urls or gateway_urls(os.environ)
-        if len(urls) > 1:
-            transport = FailoverTransport(urls, transport)
+        place = gateway_address(urls, data_dir, os.environ)
+        if len(place.urls) > 1:
+            transport = FailoverTransport(place.urls, transport)
         self.gateway = GatewayHttp(
-            urls[0], transport=transport, give_up_after_s=give_up_after_s, sleep=sleep
+            place.urls[0],
+            transport=transport,
+            give_up_after_s=give_up_after_s,
+            call_s_max=call_s_max,
+            sleep=sleep,
+            remedy=place.remedy,
         )
         self.bindings = SourceBindings(self.gateway, new_key)
         self.log = LogProofs(self.gateway)
         self.records = Records(self.gateway)
+        self.bulk = BulkOperations(self.gateway)
         self._calls = JobCalls(self.gateway)
         self._new_key = new_key
 
@@ -86,8 +107,16 @@ class Rotulus:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
         await self.gateway.__aexit__()
 
+    @overload
+    async def enqueue(self, content: JobRequest[R]) -> Job[R]: ...
+
+    @overload
     async def enqueue(
         self,
         content: JobContent | Mapping[str, Any],
@@ -97,31 +126,57 @@ class Rotulus:
         priority: str | None = None,
         delay_s: int = 0,
         run_at: datetime | None = None,
-    ) -> Job:
+        tags: Mapping[str, str] | None = None,
+    ) -> Job[Mapping[str, Any]]: ...
+
+    async def enqueue(
+        self,
+        content: JobRequest[Any] | JobContent | Mapping[str, Any],
+        *,
+        queue: str | None = None,
+        key: str | None = None,
+        priority: str | None = None,
+        delay_s: int = 0,
+        run_at: datetime | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Job[Any]:
         """Ask for one piece of work; it is on the record when this returns.
 
         The same under the same key is the same job, whoever asks. What several tasks ask for at
-        the same time is sent together.
+        the same time is sent together. A request of a function (`AppJob.request`) has its options,
+        and its result is of the function's type.
 
         Raises:
             GatewayError: `work_request_invalid`, `work_request_key_reserved`,
-                `work_request_conflict`, `work_queue_unknown`, `work_item_full`;
-                `work_requests_too_many` when the queue stayed full too long.
+                `work_tags_invalid`, `work_request_conflict`, `work_queue_unknown`,
+                `work_item_full`; `work_requests_too_many` when the queue stayed full too long.
         """
-        request = NewRequest(
-            content, queue=queue, key=key, priority=priority, delay_s=delay_s, run_at=run_at
-        )
+        request: NewRequest
+        if isinstance(content, JobRequest):
+            if (queue, key, priority, delay_s, run_at, tags) != (None, None, None, 0, None, None):
+                raise TypeError("a request of a function has its options: state them there")
+            request = content
+        else:
+            request = NewRequest(
+                content,
+                queue=queue,
+                key=key,
+                priority=priority,
+                delay_s=delay_s,
+                run_at=run_at,
+                tags=tags,
+            )
         return await self._calls.enqueue(self._written_request(request))
 
     async def enqueue_many(
         self, requests: Iterable[Requested], *, progress: Callable[[int], None] = lambda _: None
-    ) -> list[Job]:
+    ) -> list[Job[Any]]:
         """Ask for work in chunks of 256 and 4 MiB at most, in order, each of them all or none.
 
         `progress` is called with how many are on the record. An error's `index` counts over all
         requests, and its `jobs` are those that are on the record already.
         """
-        jobs: list[Job] = []
+        jobs: list[Job[Any]] = []
         try:
             for window in windows(self._all_written(requests)):
                 jobs += await self._enqueue_window(window, len(jobs))
@@ -137,7 +192,7 @@ class Rotulus:
 
     async def run_many(
         self, requests: Iterable[Requested], *, open_max: int = REQUESTS_MAX
-    ) -> AsyncIterator[tuple[Job, JobOutcome]]:
+    ) -> AsyncIterator[tuple[Job[Any], JobOutcome[Mapping[str, Any]]]]:
         """Ask for work and yield each job with how it ended, as they end.
 
         At most `open_max` (1 to 256) are open at a time, and no more is read of `requests`: where
@@ -147,7 +202,7 @@ class Rotulus:
         if not 1 <= open_max <= REQUESTS_MAX:
             raise ValueError(f"open_max is 1 to {REQUESTS_MAX}")
         written = self._all_written(requests)
-        waiting: dict[str, Job] = {}
+        waiting: dict[str, Job[Any]] = {}
         number = 0
         try:
             while True:
@@ -168,18 +223,18 @@ class Rotulus:
 
     async def outcomes(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[Job[Any]],
         timeout: float,  # noqa: ASYNC109 - as `Job.result` has it
         *,
         progress: Callable[[int], None] = lambda _: None,
-    ) -> list[JobOutcome]:
+    ) -> list[JobOutcome[Mapping[str, Any]]]:
         """Return how jobs ended, in their order, when all have or after `timeout` seconds.
 
-        A job that is still open then has the state "open". `progress` is called with how many have
-        ended.
+        A job that is still open then has the state "open". A result is as it is on the record.
+        `progress` is called with how many have ended.
         """
         deadline_s = anyio.current_time() + timeout
-        outcomes: list[JobOutcome] = []
+        outcomes: list[JobOutcome[Mapping[str, Any]]] = []
         for queue, ids in _windows_of(jobs):
             while True:
                 left_s = max(0.0, deadline_s - anyio.current_time())
@@ -193,7 +248,7 @@ class Rotulus:
 
     async def recompute(
         self, node_id: str, *, key: str | None = None, priority: str = "user_initiated_critical"
-    ) -> Job | None:
+    ) -> Job[Mapping[str, Any]] | None:
         """Ask for an understanding's recompute and for all below it; on the record afterwards.
 
         The same key asks for the same node once. None while a wide cascade is written down, and
@@ -202,24 +257,24 @@ class Rotulus:
         key = self._new_key() if key is None else key
         receipt = await self.gateway.ask_document(
             "POST",
-            f"/v1/authority/{quoted(node_id)}/recompute",
+            f"/v1/authority/{quote_name(node_id)}/recompute",
             json={"trigger_source_id": key, "priority": priority},
         )
         with reading():
             if receipt["request"] is None:
                 return None
             request_id = receipt["request"]["request_id"]
-            return Job(AUTHORITY_QUEUE, request_id, key, receipt["duplicate"], calls=self._calls)
+            return Job(AUTHORITY_QUEUE, request_id, key, receipt["duplicate"], _calls=self._calls)
 
-    def job(self, queue: str, request_id: str) -> Job:
+    def job(self, queue: str, request_id: str) -> Job[Mapping[str, Any]]:
         """Return the handle on a request of which the id is known; nothing is asked."""
-        return Job(queue, request_id, calls=self._calls)
+        return Job(queue, request_id, _calls=self._calls)
 
     def session(self, session_id: str) -> SessionOperations:
         """Return the operations of a session."""
         return SessionOperations(self.gateway, session_id)
 
-    async def _enqueue_window(self, window: list[WrittenRequest], before: int) -> list[Job]:
+    async def _enqueue_window(self, window: list[WrittenRequest], before: int) -> list[Job[Any]]:
         try:
             return await self._calls.enqueue_all(window)
         except GatewayError as error:
@@ -227,7 +282,9 @@ class Rotulus:
                 error.details["index"] = before + error.index
             raise
 
-    async def _next_outcomes(self, waiting: dict[str, Job]) -> list[JobOutcome]:
+    async def _next_outcomes(
+        self, waiting: dict[str, Job[Any]]
+    ) -> list[JobOutcome[Mapping[str, Any]]]:
         """Return how those ended that have, once any has or after a while."""
         queues = list(_windows_of(sorted(waiting.values(), key=lambda job: job.queue)))
         wait_s = POLL_S if len(queues) == 1 else _TURN_S
@@ -252,14 +309,7 @@ class Rotulus:
         return WrittenRequest.of(request, self._new_key())
 
 
-def gateway_urls(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the URLs of the gateways that an environment names, else the one of this machine."""
-    others = environment.get("ROTULUS_OTHER_GATEWAY_URLS", "").split(",")
-    first = environment.get("ROTULUS_GATEWAY_URL") or DEFAULT_URL
-    return (first, *filter(None, (url.strip() for url in others)))
-
-
-def _windows_of(jobs: Iterable[Job]) -> Iterator[tuple[str, list[str]]]:
+def _windows_of(jobs: Iterable[Job[Any]]) -> Iterator[tuple[str, list[str]]]:
     """Yield the ids of jobs in their order, as many at a time as one question may name."""
     for queue, group in groupby(jobs, key=lambda job: job.queue):
         while ids := [job.request_id for job in islice(group, REQUESTS_MAX)]:

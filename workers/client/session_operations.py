@@ -1,4 +1,4 @@
-"""Operations of one session, as many as there are: sent as lines, each with its own outcome.
+"""Sends operations of one session, as many as there are, as lines with their own outcomes.
 
 They are sent in their order, in requests that a gateway reads to the end whether its answers are
 read or not. What has no answer is sent again under its key, so an operation takes effect once.

@@ -1,4 +1,4 @@
-"""The times that a cron expression names, in UTC."""
+"""Computes the times that a cron expression names, in UTC."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -37,3 +37,8 @@ class CronExpression:
             self._newest_s = int(newest.timestamp())
             self._next_s = int(next(CronSim(self._text, newest)).timestamp())
         return self._newest_s
+
+    def following(self, now_s: float) -> int:
+        """Return the first time that is after another, in seconds since 1970."""
+        self.newest(now_s)
+        return self._next_s

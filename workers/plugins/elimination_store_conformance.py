@@ -1,6 +1,6 @@
-"""The promises of every elimination store, for the author of one (seed 000, T-STORE-01 to 10).
+"""Tests the promises of every elimination store, for authors (seed 000, T-STORE-01 to 10).
 
-    ROTULUS_ELIMINATION_STORE=NAME pytest --pyargs workers.plugins.elimination_store_conformance
+    ROTULUS_ELIMINATION_STORE=NAME pytest --pyargs rotulus.elimination_store_conformance
 
 NAME is the store's entry point of `rotulus.elimination_stores`. Each test makes sessions with names
 of its own, so that it may run on a store that holds others; nothing is removed.

@@ -1,4 +1,4 @@
-"""The plug-ins that are installed beside this process, checked, with their queues in the table."""
+"""Loads and checks the plug-ins that are installed, with their queues in the table."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
@@ -16,6 +16,7 @@ from workers.environment.entry_points import (
     EXTRACTORS,
     MODELS,
     QUEUES,
+    REDACTORS,
     PluginError,
     import_from_current_folder,
     load_plugin,
@@ -68,13 +69,35 @@ def _installed_queues() -> Iterator[tuple[EntryPoint, QueuePlugin]]:
 def _queues_of_app(place: str | None) -> Iterator[tuple[EntryPoint, QueuePlugin]]:
     if place is None:
         return
+    entry, app = _app_at(place)
+    for plugin in app.plugins:
+        yield entry, plugin
+
+
+def _app_at(place: str) -> tuple[EntryPoint, App]:
     entry = EntryPoint("app", place, APP)
     import_from_current_folder()
     app = load_plugin(entry)
     if not isinstance(app, App):
         raise PluginError(entry, f"it is a {type(app).__name__}, no App")
-    for plugin in app.plugins:
-        yield entry, plugin
+    return entry, app
+
+
+def redactors(app: str | None = None) -> tuple[Callable[[str], str], ...]:
+    """Return what leaves of the texts of errors what may be kept: of plug-ins, then of an app.
+
+    Raises:
+        PluginError: one of them cannot be used.
+    """
+    functions = []
+    for _, entry in sorted(plugins_of(REDACTORS).items()):
+        redact = load_plugin(entry)
+        if not callable(redact):
+            raise PluginError(entry, f"it is a {type(redact).__name__}, no function")
+        functions.append(redact)
+    if app is not None and (redact := _app_at(app)[1].redact) is not None:
+        functions.append(redact)
+    return tuple(functions)
 
 
 def particulars_readers() -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import anyio
 
 from kernel.ledger.ledger import LedgerView
+from kernel.work.retry_policy import PAUSE_MS_MAX
 
 ContentT = TypeVar("ContentT")
 
@@ -30,6 +31,18 @@ class JobRefused(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class RetryAfter(Exception):
+    """Raised by a handler: call it again after a pause, which is no failure (a snooze).
+
+    The job's `snoozes` counts these; by default a job is a dead letter after a thousand.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` is from 0 to five days."""
+        super().__init__(f"again after {seconds:g} s")
+        self.pause_ms = int(1000 * min(max(seconds, 0.0), PAUSE_MS_MAX / 1000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,9 @@ class JobContext(Generic[ContentT]):
 
     progress: NoteProgress
     """Says how far it is, from 0 to 100, and where; kept for an hour and shown with the job."""
+
+    snoozes: int = 0
+    """How often it has raised `RetryAfter`."""
 
     def remaining_s(self) -> float:
         """Return the seconds until the deadline."""

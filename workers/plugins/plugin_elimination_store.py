@@ -1,4 +1,4 @@
-"""The elimination store of a plug-in; its failures are those that a session expects (seed 000)."""
+"""Calls a plug-in's elimination store; it fails as a session expects (seed 000)."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final

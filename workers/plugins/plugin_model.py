@@ -1,4 +1,4 @@
-"""The model of a plug-in; its failures are coded errors of its caller (decision workers/0325)."""
+"""Calls a plug-in's model; its failures are coded errors of the caller (workers/0325)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final

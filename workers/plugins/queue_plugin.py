@@ -1,4 +1,4 @@
-"""A queue of a plug-in: its row of the table of queues, its handler and its schedules."""
+"""Defines a queue of a plug-in: its row of the table of queues, its handler and its schedules."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from kernel.values.priorities import QueuePriority
 from kernel.work.queue_kinds import NAME, QueueKind
 from workers.environment.foreign_threads import call_within
 from workers.plugins.cron_expression import CronExpression
+from workers.plugins.retry import Retry
 
 LIMIT_S_MAX: Final = 3600.0
 CONTENT_S_MAX: Final = 5.0
@@ -92,6 +93,8 @@ class QueuePlugin:
     """Jobs that a slot of a worker has in hand at once."""
 
     schedules: tuple[Schedule, ...] = ()
+    retry: Retry | None = None
+    """How often a job is tried; None for what the operator says, and else `Retry()`."""
 
     @property
     def kind(self) -> QueueKind:
@@ -119,3 +122,5 @@ class QueuePlugin:
             raise ValueError(f"at most {SCHEDULES_MAX} schedules, each with a name of its own")
         for schedule in self.schedules:
             schedule.check()
+        if self.retry is not None:
+            self.retry.check()

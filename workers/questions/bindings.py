@@ -11,6 +11,7 @@ from kernel.records.bindings import GENERATION_ID
 from workers.questions.fields import Name, PageByName, PageByNumber
 from workers.questions.question import Question, existing
 from workers.views.audit import ManifestPageDocument, manifests_document
+from workers.views.binding_activity import BindingActivityDocument, binding_view
 from workers.views.bindings import (
     BindingDocument,
     BindingPageDocument,
@@ -58,6 +59,29 @@ class GetBinding(Question):
     def summary(self, document: Any) -> str:
         """Return its state and title."""
         return f"{document['state']}: {document['title'] or 'no title'}"
+
+
+class GetBindingActivity(Question):
+    """Show what a binding made of the newest events: what it fired on, and why it did not fire.
+
+    The newest manifests are looked at, so this is no history; `list_manifests` has an event's.
+    """
+
+    paths: ClassVar = ("/v1/audit/binding-activity/{binding_id:path}",)
+    subject: ClassVar = "audit"
+
+    binding_id: Name
+
+    def answer(self, view: LedgerView) -> BindingActivityDocument:
+        """Return what it came to, by reason, and the newest of each."""
+        activity = binding_view(view, self.binding_id)
+        return existing(activity, "binding", self.binding_id).document()
+
+    def summary(self, document: Any) -> str:
+        """Return how often it fired."""
+        looked_at = document["manifests_looked_at"]
+        reasons = [f"{each['times']} times: {each['why']}" for each in document["reasons"]]
+        return f"in the newest {looked_at} manifests: {'; '.join(reasons) or 'not evaluated'}"
 
 
 class ListManifests(PageByNumber):

@@ -25,7 +25,7 @@ def _from_number(value: object) -> object:
     return str(value) if is_number else value
 
 
-def _dated(value: object) -> object:
+def _check_date(value: object) -> object:
     """Refuse seconds since an epoch, which a parser takes for a time and a document does not."""
     if isinstance(value, str) and "T" not in value.upper():
         raise ValueError("a time is written as 2026-01-31T12:00:00Z")
@@ -44,7 +44,11 @@ Limit = Annotated[int, Field(ge=1, le=PAGE_MAX, description="At most so many row
 TreeSize = Annotated[
     int | None, Field(ge=0, le=SEQUENCE_MAX, description="The tree of the first so many rows.")
 ]
-Moment = Annotated[AwareDatetime, BeforeValidator(_dated), AfterValidator(in_utc)]
+At = Annotated[
+    int | None,
+    Field(ge=0, le=SEQUENCE_MAX, description="As it stood behind this row, before the next one."),
+]
+Moment = Annotated[AwareDatetime, BeforeValidator(_check_date), AfterValidator(in_utc)]
 Since = Annotated[Moment | None, Field(description="From this time on.")]
 Until = Annotated[Moment | None, Field(description="Before this time.")]
 

@@ -8,14 +8,20 @@ from pydantic import Field
 
 from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
-from workers.questions.fields import TreeSize
+from kernel.proof.verification import ProofInvalid
+from workers.questions.fields import Limit, Name, TreeSize
 from workers.questions.question import Question, QuestionRefused
+from workers.questions.sessions import EVENTS_MAX
 from workers.views.log_proofs import (
     ConsistencyDocument,
     InclusionDocument,
+    OperationProofDocument,
+    TrailProofDocument,
     TreeHeadDocument,
     consistency,
     inclusions,
+    operation_proof,
+    trail_proof,
     tree_head,
 )
 
@@ -91,3 +97,57 @@ class ProveConsistency(Question):
         """Return which tree begins which."""
         size = document["tree_head"]["tree_size"]
         return f"the first {self.old_tree_size} rows begin the first {size}"
+
+
+class ProveOperation(Question):
+    """Prove that an operation is in the log: its row, the path to a root, and its envelope."""
+
+    paths: ClassVar = ("/v1/tree/operations/{operation_id:path}",)
+    subject: ClassVar = "proofs"
+    is_exact: ClassVar = True
+
+    operation_id: Name
+    tree_size: TreeSize = None
+
+    def answer(self, view: LedgerView) -> OperationProofDocument:
+        """Return the proof."""
+        with tree_sizes():
+            return operation_proof(view, self.operation_id, self.tree_size)
+
+    def summary(self, document: Any) -> str:
+        """Return which row it is in which tree."""
+        inclusion = document["inclusion"]
+        size = inclusion["tree_head"]["tree_size"]
+        return f"it is row {inclusion['ec_sequence_number']} in the first {size}"
+
+
+class ProveTrail(Question):
+    """Prove that entries of a belief session's trail are in the log, by the row that anchors them.
+
+    The answer ends with the last entry that the row anchors, which may be behind those asked for.
+    """
+
+    paths: ClassVar = ("/v1/tree/sessions/{session_id:path}",)
+    subject: ClassVar = "proofs"
+    is_exact: ClassVar = True
+
+    session_id: Name
+    first_event: Annotated[
+        int, Field(ge=0, le=EVENTS_MAX, description="How many entries come before the first.")
+    ] = 0
+    limit: Limit = 50
+    tree_size: TreeSize = None
+
+    def answer(self, view: LedgerView) -> TrailProofDocument:
+        """Return the proof."""
+        shown = (self.session_id, self.first_event, self.limit, self.tree_size)
+        try:
+            with tree_sizes():
+                return trail_proof(view, *shown)
+        except ProofInvalid as error:
+            raise QuestionRefused(str(error), code="envelope_erased") from error
+
+    def summary(self, document: Any) -> str:
+        """Return how many entries are in which row."""
+        row = document["inclusion"]["ec_sequence_number"]
+        return f"{len(document['events'])} entries are anchored by row {row}"

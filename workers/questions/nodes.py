@@ -6,25 +6,30 @@ from pydantic import Field
 
 from kernel.audit.lineage import authority_grounds
 from kernel.ledger.ledger import LedgerView
-from workers.questions.fields import Name
+from workers.questions.fields import At, Name
 from workers.questions.question import Question, existing
 from workers.views.audit import AuthorityGroundsDocument, grounds_document
+from workers.views.past import node_as_of
 from workers.views.records import NodeDocument, describe_node
 
 
 class GetNode(Question):
     """Show a node of the graph as it is now: a source, a claim, an understanding, a binding, ….
 
-    `authority_stale_since` says since when an understanding's authority waits for a recompute.
+    `authority_stale_since` says since when an understanding's authority waits for a recompute. With
+    `at` the node is shown as it stood behind that row of the log.
     """
 
     paths: ClassVar = ("/v1/nodes/{node_id:path}",)
 
     node_id: Name
+    at: At = None
 
     def answer(self, view: LedgerView) -> NodeDocument:
         """Return the node."""
-        return existing(describe_node(view, self.node_id), "node", self.node_id)
+        if self.at is None:
+            return existing(describe_node(view, self.node_id), "node", self.node_id)
+        return existing(node_as_of(view, self.node_id, self.at), "node", self.node_id)
 
     def summary(self, document: Any) -> str:
         """Return what it is, and when it changed."""

@@ -5,18 +5,23 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from kernel.algebra.verbs import OPERATOR_VERBS
+from kernel.audit.operator_log import OperatorLog, operator_log
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import NOBODY, shards_of
 from kernel.records.legal_holds import LegalHold, open_holds
 from kernel.values.host import iso_time
-from workers.questions.fields import PageByName
+from workers.questions.fields import ROWS_READ, Limit, Name, PageByName
 from workers.questions.question import Question
+from workers.questions.requests import After
 from workers.views.implications import ImplicationsDocument, implications_document
-from workers.views.lost_answers import LostDocument, lost_document
+from workers.views.lost_answers import LostDocument, losses_document
 from workers.views.quarantines import QuarantinesDocument, quarantines_document
 
 SUBJECT: Final = "operators"
 LOST_MAX: Final = 1000
+_VERBS: Final = "|".join(OPERATOR_VERBS)
+OperatorVerb = Annotated[str, Field(pattern=f"^({_VERBS})$")]
 
 
 class HoldsDocument(TypedDict):
@@ -101,7 +106,31 @@ class ListLost(Question):
 
     def answer(self, view: LedgerView) -> LostDocument:
         """Return a page of what is lost."""
-        return lost_document(view, after=self.after, limit=self.limit)
+        return losses_document(view, after=self.after, limit=self.limit)
+
+
+class ListOperatorDecisions(Question):
+    """List what people decided about queues, requests and the record, newest first: who and why.
+
+    A page may be empty and not the last: go on while `next_after` is given.
+    """
+
+    paths: ClassVar = ("/v1/operator-log",)
+    subject: ClassVar = SUBJECT
+    rows: ClassVar = "entries"
+    rows_read: ClassVar = ROWS_READ
+    place: ClassVar = "ec_sequence_number"
+
+    verb: Annotated[OperatorVerb | None, Field(description="What was decided.")] = None
+    who: Annotated[
+        Name | None, Field(description="Part of the name of who decided, in whatever case.")
+    ] = None
+    after: After = None
+    limit: Limit = 100
+
+    def answer(self, view: LedgerView) -> OperatorLog:
+        """Return a page of decisions."""
+        return operator_log(view, verb=self.verb, who=self.who, after=self.after, limit=self.limit)
 
 
 class GetShards(Question):

@@ -9,9 +9,19 @@
 """
 
 import re
-from abc import ABC, abstractmethod
 from inspect import getdoc
-from typing import Any, ClassVar, Final, Self, TypeVar, get_type_hints
+from types import UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
@@ -25,13 +35,19 @@ _IN_PATH: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
+class Text(str):
+    """An answer that is text and no document."""
+
+    __slots__ = ()
+
+
 class QuestionRefused(KernelError):
     """A question that the record cannot answer."""
 
     code = "not_found"
 
 
-class Question(BaseModel, ABC):
+class Question(BaseModel):
     """A question to one snapshot of the record."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,8 +61,8 @@ class Question(BaseModel, ABC):
     subject: ClassVar[str] = "records"
     """The tag of its routes."""
 
-    action: ClassVar[str] = "read"
-    """What whoever asks has to be allowed to do; no door looks at it yet."""
+    action: ClassVar[str]
+    """What whoever asks has to be allowed to do: `read.` and the subject. No door looks at it."""
 
     rows: ClassVar[str] = ""
     """Under which name a page has its rows, which goes on after `next_after`; else not a page."""
@@ -62,16 +78,21 @@ class Question(BaseModel, ABC):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Name the question."""
+        """Name the question and its action."""
         cls.name = _WORD.sub("_", cls.__name__).lower()
+        cls.action = f"read.{cls.subject}"
 
-    @abstractmethod
     def answer(self, view: LedgerView) -> Any:
         """Return the answer; its type is that of the documents of all doors.
 
         Raises:
             QuestionRefused: there is none.
         """
+        raise NotImplementedError
+
+    def answer_at(self, view: LedgerView, now_us: int) -> Any:  # noqa: ARG002
+        """Return the answer at a time, which is another one of few questions."""
+        return self.answer(view)
 
     def summary(self, document: Any) -> str:
         """Return in a line what an answer says, as JSON has it."""
@@ -81,14 +102,19 @@ class Question(BaseModel, ABC):
         """Return where a page goes on behind a row, None where a row does not say so."""
         return row.get(self.place)
 
-    def joined(self, document: Any, following: Any) -> Any:
+    def join_pages(self, document: Any, following: Any) -> Any:
         """Return two pages of an answer as one, as JSON has them."""
         return {**following, self.rows: [*document[self.rows], *following[self.rows]]}
 
     @classmethod
     def answer_type(cls) -> Any:
-        """Return the type of the answer."""
-        return get_type_hints(cls.answer, include_extras=True)["return"]
+        """Return the type of the answer, where it is a document."""
+        return without(Text, get_type_hints(cls._answering(), include_extras=True)["return"])
+
+    @classmethod
+    def _answering(cls) -> Any:
+        """Return the method that answers."""
+        return cls.answer if cls.answer_at is Question.answer_at else cls.answer_at
 
     @classmethod
     def description(cls) -> str:
@@ -112,6 +138,31 @@ class Question(BaseModel, ABC):
         """Return the question for the next page, of so many rows."""
         changed = {"after": next_after, "limit": limit}
         return self.model_validate({**self.model_dump(exclude_defaults=True), **changed})
+
+
+class GatewayQuestion(Question):
+    """A question to a running gateway, about what the record does not know."""
+
+    async def ask(self, services: Any) -> Any:
+        """Return the answer, as `answer` of a question to the record."""
+        raise NotImplementedError
+
+    @classmethod
+    def _answering(cls) -> Any:
+        """Return the method that answers."""
+        return cls.ask
+
+
+def without(kind: type, answer: Any) -> Any:
+    """Return what an answer may be beside a kind, None where nothing is left that says a shape."""
+    is_union = get_origin(answer) in (Union, UnionType)
+    kinds = get_args(answer) if is_union else (answer,)
+    shapes = tuple(
+        each
+        for each in kinds
+        if each is not Any and not (isinstance(each, type) and issubclass(each, kind))
+    )
+    return Union[shapes] if shapes else None  # noqa: UP007 - of a number that is known here alone
 
 
 def existing(document: T | None, kind: str, name: str, *, code: str = "not_found") -> T:

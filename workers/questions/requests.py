@@ -1,17 +1,17 @@
 """Asks for requests for work in pages, newest first, and for those that were given up."""
 
-from collections import Counter
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
+from kernel.work.attempts import SignaturePage, list_signatures
 from kernel.work.dead_letters import DeadLetters, dead_letters
 from kernel.work.queue_kinds import QUEUE_KINDS, no_such_queue
-from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
-from kernel.work.requests import State
-from workers.questions.fields import Limit, Name, PageByName, Since, Until
+from kernel.work.request_lists import RequestPage, list_requests
+from kernel.work.request_search import RequestSearch, StateAsked
+from workers.questions.fields import ROWS_READ, Limit, Name, PageByName, Since, Until
 from workers.questions.question import Question, QuestionRefused
 from workers.views.moments import us_of
 
@@ -21,17 +21,22 @@ Queue = Annotated[
 ]
 
 
-class ListRequests(Question):
-    """List requests of a queue, or of all, newest first; go on while `next_after` is given.
+After = Annotated[
+    int | None,
+    Field(ge=0, le=SEQUENCE_MAX, description="Go on before this number, the page's last."),
+]
 
-    A page may be empty and not the last.
-    """
 
-    paths: ClassVar = ("/v1/queues/{queue}/requests", "/v1/requests")
-    subject: ClassVar = "operators"
-    rows: ClassVar = "requests"
-    rows_read: ClassVar = 20
-    place: ClassVar = "request_sequence"
+ErrorSignature = Annotated[
+    Name | None,
+    Field(description="Why it was given up, or the signature of its newest attempt that failed."),
+]
+
+
+class RequestFilter(BaseModel):
+    """Which requests are meant: those that fit in everything that is stated."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     queue: Queue = None
     request_id: Annotated[Name | None, Field(description="The request with this id.")] = None
@@ -42,42 +47,76 @@ class ListRequests(Question):
     session_id: Annotated[
         Name | None, Field(description="Recomputes that operations of this session caused.")
     ] = None
-    state: Annotated[State | None, Field(description="What is in this state.")] = None
+    tag: Annotated[Name | None, Field(description="As `customer=acme`.")] = None
+    error_signature: ErrorSignature = None
+    state: Annotated[
+        StateAsked | None,
+        Field(
+            description="standing: given up and not settled;"
+            " open with a signature: waits for another attempt."
+        ),
+    ] = None
     priority: Annotated[Name | None, Field(description="One priority of the queue.")] = None
     words: Annotated[
         Name | None, Field(description="Part of the reason why it was given up or cancelled.")
     ] = None
+    content_words: Annotated[
+        Name | None, Field(description="Part of the content as JSON, in whatever case.")
+    ] = None
+    numbers: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[0-9]{1,15}(,[0-9]{1,15}){0,255}$",
+            description="Requests by their `request_sequence`, such as `3,17`.",
+        ),
+    ] = None
     since: Since = None
     until: Until = None
-    after: Annotated[
-        int | None,
-        Field(ge=0, le=SEQUENCE_MAX, description="Go on before this number, the page's last."),
-    ] = None
+
+    def search(self) -> RequestSearch:
+        """Return what is asked of requests."""
+        names = RequestFilter.model_fields.keys() - {"since", "until"}
+        stated = {name: getattr(self, name) for name in names}
+        return RequestSearch(**stated, from_us=us_of(self.since), before_us=us_of(self.until))
+
+
+class ListRequests(RequestFilter, Question):
+    """List requests of a queue, or of all, newest first; go on while `next_after` is given.
+
+    A page may be empty and not the last; where `complete` is false a bound ended it.
+    """
+
+    paths: ClassVar = ("/v1/queues/{queue}/requests", "/v1/requests")
+    subject: ClassVar = "operators"
+    rows: ClassVar = "requests"
+    rows_read: ClassVar = 20
+    place: ClassVar = "request_sequence"
+
+    after: After = None
     limit: Limit = 100
 
     def answer(self, view: LedgerView) -> RequestPage:
         """Return a page of requests."""
         expect_queue(self.queue)
-        stated = self.model_dump(exclude={"queue", "since", "until", "after", "limit"})
-        search = RequestSearch(**stated, from_us=us_of(self.since), before_us=us_of(self.until))
-        return list_requests(view, self.queue, search, after=self.after, limit=self.limit)
+        return list_requests(view, self.search(), after=self.after, limit=self.limit)
 
 
-class ListDeadLetters(PageByName):
+class ListDeadLetters(Question):
     """List what was given up of a queue, or of all, and is not settled; how much for which reason.
 
-    Go on while `next_after` is given: a page may be empty and not the last.
+    Those come first that were asked for last; go on while `next_after` is given.
     """
 
     paths: ClassVar = ("/v1/queues/{queue}/dead-letters", "/v1/dead-letters")
     subject: ClassVar = "operators"
     rows: ClassVar = "dead_letters"
-    place: ClassVar = "request_id"
+    rows_read: ClassVar = ROWS_READ
+    place: ClassVar = "request_sequence"
 
     queue: Queue = None
-    error_signature: Annotated[
-        Name | None, Field(description="What was given up for this reason.")
-    ] = None
+    error_signature: ErrorSignature = None
+    after: After = None
+    limit: Limit = 100
 
     def answer(self, view: LedgerView) -> DeadLetters:
         """Return a page of dead letters."""
@@ -90,10 +129,25 @@ class ListDeadLetters(PageByName):
             limit=self.limit,
         )
 
-    def joined(self, document: Any, following: Any) -> Any:
-        """Return two pages as one, with how many there are in both for which reason."""
-        counts = Counter(document["by_signature"]) + Counter(following["by_signature"])
-        return {**super().joined(document, following), "by_signature": dict(counts)}
+    def join_pages(self, document: Any, following: Any) -> Any:
+        """Return two pages as one; each says of everything how much there is."""
+        return {**super().join_pages(document, following), "by_signature": document["by_signature"]}
+
+
+class ListFailures(PageByName):
+    """List why requests of a queue, or of all, failed last: each signature with how many."""
+
+    paths: ClassVar = ("/v1/queues/{queue}/failures", "/v1/failures")
+    subject: ClassVar = "operators"
+    rows: ClassVar = "signatures"
+    place: ClassVar = "signature"
+
+    queue: Queue = None
+
+    def answer(self, view: LedgerView) -> SignaturePage:
+        """Return a page of signatures."""
+        expect_queue(self.queue)
+        return list_signatures(view, self.queue, after=self.after, limit=self.limit)
 
 
 def expect_queue(name: str | None) -> None:

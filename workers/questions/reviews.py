@@ -1,4 +1,4 @@
-"""Asks for what waits for a person: conflicts, migrations, evidence, outcomes, batches."""
+"""Asks for what waits for a person, with its words, and for what people decided about it."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -7,12 +7,16 @@ from pydantic import Field
 from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.batch_reviews import ReviewedBatchDocument, reviewed_batch
 from kernel.audit.open_reviews import (
+    BY_NUMBER,
     REVIEWS_MAX,
+    ReviewCountsDocument,
     ReviewKind,
     ReviewPageDocument,
+    count_open_reviews,
     is_place,
     open_reviews,
 )
+from kernel.audit.recent_decisions import DECISIONS_MAX, DecisionsDocument, recent_decisions
 from kernel.ledger.ledger import LedgerView
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.records.reviews.batch import BatchId
@@ -59,7 +63,11 @@ class ListMigrationReviews(PageByNumber):
 
 
 class ListReviews(PageByName):
-    """List evidence that a person has to confirm or reject, and outcomes to look at, and why."""
+    """List what waits for a person, of a kind, with the words that it was read from, and why.
+
+    `passages` are the words of its sources; `marks` in them are counted in characters of the
+    source. Go on while `next_after` is given.
+    """
 
     paths: ClassVar = ("/v1/reviews/open",)
     subject: ClassVar = "reviews"
@@ -73,12 +81,46 @@ class ListReviews(PageByName):
     def answer(self, view: LedgerView) -> ReviewPageDocument:
         """Return a page of what waits."""
         if not is_place(self.kind, self.after):
-            raise QuestionRefused("outcomes go on after a number", code="INVALID_REQUEST")
+            raise QuestionRefused(f"{self.kind}s go on after a number", code="INVALID_REQUEST")
         return open_reviews(view, self.kind, after=self.after, limit=self.limit).document()
 
     def place_of(self, row: Any) -> object:
-        """Return the id of evidence; outcomes go on after a number that they do not have."""
-        return None if self.kind == "outcome" else row["record_id"]
+        """Return the id of an item; some kinds go on after a number that an item does not have."""
+        return None if self.kind in BY_NUMBER else row["record_id"]
+
+
+class ListReviewDecisions(Question):
+    """List what people decided lately about what waited for them: what, who, and why."""
+
+    paths: ClassVar = ("/v1/reviews/decided",)
+    subject: ClassVar = "reviews"
+
+    limit: Annotated[int, Field(ge=1, le=REVIEWS_MAX, description="At most so many rows.")] = (
+        DECISIONS_MAX
+    )
+
+    def answer(self, view: LedgerView) -> DecisionsDocument:
+        """Return the newest decisions."""
+        return recent_decisions(view, self.limit)
+
+    def summary(self, document: Any) -> str:
+        """Return how many are shown."""
+        return f"{len(document['decisions'])} decisions, the last first"
+
+
+class CountReviews(Question):
+    """Count what waits for a person, by its kind."""
+
+    paths: ClassVar = ("/v1/reviews/counts",)
+    subject: ClassVar = "reviews"
+
+    def answer(self, view: LedgerView) -> ReviewCountsDocument:
+        """Return how many items of each kind wait."""
+        return count_open_reviews(view)
+
+    def summary(self, document: Any) -> str:
+        """Return how many wait in all."""
+        return f"{sum(document.values()) - document['counted_max']} items wait for a person"
 
 
 class GetReviewedBatch(Question):

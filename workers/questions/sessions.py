@@ -4,9 +4,11 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field
 
+from kernel.audit.sessions_asof import session_as_of
 from kernel.ledger.ledger import LedgerView
-from workers.questions.fields import NAME_CHARS_MAX, NO_NUL, Limit, Name, PageByName
-from workers.questions.question import Question, existing
+from workers.questions.fields import NAME_CHARS_MAX, NO_NUL, At, Limit, Name, PageByName
+from workers.questions.question import Question, QuestionRefused, existing
+from workers.views.past import sessions_as_of
 from workers.views.session_lists import (
     NewestSessionsDocument,
     TrailDocument,
@@ -24,7 +26,8 @@ UNKNOWN: Final = "SESSION_NOT_FOUND"
 class ListSessions(PageByName):
     """List belief sessions, the last changed first; go on while `next_after` is given.
 
-    Each has its title, how many hypotheses are left, and whether it has ended. One with a
+    Each has its title, how many hypotheses are left, and whether it has ended. With `at` they are
+    shown as they stood behind that row of the log. One with a
     `successor_id` is closed, and goes on as that one. A page may be empty and not the last.
     """
 
@@ -35,23 +38,38 @@ class ListSessions(PageByName):
         str | None,
         Field(max_length=NAME_CHARS_MAX, pattern=NO_NUL, description="Part of an id or a title."),
     ] = None
+    at: At = None
 
     def answer(self, view: LedgerView) -> NewestSessionsDocument:
         """Return a page of sessions."""
+        if self.at is not None:
+            if self.words:
+                raise QuestionRefused(
+                    "words are looked for in sessions as they are now", code="INVALID_REQUEST"
+                )
+            return sessions_as_of(view, self.at, after=self.after, limit=self.limit)
         return find_sessions(view, self.words or None, after=self.after, limit=self.limit)
 
 
 class GetSession(Question):
-    """Show where a belief session stands: its survivors, its obligation, the head of its trail."""
+    """Show where a belief session stands: its survivors, its obligation, the head of its trail.
+
+    With `at` it is shown as it stood behind that row of the log.
+    """
 
     session_id: Name
     survivors: Annotated[int, Field(ge=0, le=SURVIVORS_MAX, description="How many are listed.")] = (
         50
     )
+    at: At = None
 
     def answer(self, view: LedgerView) -> dict[str, Any]:
         """Return the session as its trail says, held against its anchor in the log."""
-        snapshot = recorded_snapshot(view, self.session_id, self.survivors)
+        if self.at is None:
+            snapshot = recorded_snapshot(view, self.session_id, self.survivors)
+        else:
+            belief = session_as_of(view, self.session_id, self.at)
+            snapshot = None if belief is None else belief.snapshot(self.survivors)
         return existing(snapshot, "session", self.session_id, code=UNKNOWN)
 
     def summary(self, document: Any) -> str:

@@ -86,6 +86,7 @@ class GetThoughtSession(Question):
 class MerkleRoot(Question):
     """Read the Merkle root of a session of thoughts with its seal; null until it is finalized."""
 
+    paths: ClassVar = ("/v1/thoughts/{session_id}/root",)
     subject: ClassVar = SUBJECT
     is_exact: ClassVar = True
 

@@ -1,4 +1,4 @@
-"""The belief protocol for programs: one session on a gateway, with typed answers.
+"""Speaks the belief protocol for programs: one session on a gateway, with typed answers.
 
 A declaration, an elimination and a succession are known to the gateway by what they say and are
 sent again after any failure; the other verbs only where they cannot have happened. After

@@ -1,4 +1,4 @@
-"""The proof of a tombstone, as a gateway states it and a client verifies it."""
+"""Verifies the proof of a tombstone, as a gateway states it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import orjson
 
-from kernel.proof.proof_file import ELIMINATE_VERB, ProofFileInvalid, anchored_event
+from kernel.proof.proof_file import ELIMINATE_VERB, ProofFileInvalid, read_anchored_event
 from workers.client.log_proofs import InclusionProof
 from workers.client.merkle_proofs import LogProofInvalid
 
@@ -30,7 +30,7 @@ class EliminationProof:
         try:
             inclusion = InclusionProof.verified(document["inclusion"])
             row = orjson.loads(inclusion.row)
-            event = anchored_event(row, document["envelope"], document["events"])
+            event = read_anchored_event(row, document["envelope"], document["events"])
             is_meant = event["event_id"] == event_id and event["verb"] == ELIMINATE_VERB
         except (ProofFileInvalid, ValueError, KeyError, TypeError, AttributeError) as error:
             raise LogProofInvalid(f"this is no proof of an elimination: {error}") from error

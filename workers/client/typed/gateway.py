@@ -1,4 +1,4 @@
-"""The gateway as other processes see it: HTTP with patience.
+"""Asks a gateway over HTTP, with patience, for other processes.
 
 A request that is sent again after any failure is one that the gateway recognises (a session id,
 an intent key, an observation). One that it would not recognise goes through `ask_once`, which

@@ -1,4 +1,4 @@
-"""Reads what a gateway says of itself and of what needs somebody (`workers/views/attention.py`).
+"""Reads what a gateway says of itself and of what needs somebody.
 
 Whatever answers at a URL may say anything, so each part is held against the form of what is read of
 it. A part of another form is an error, which needs somebody, and not a part in which nothing does.
@@ -13,7 +13,17 @@ from typing_extensions import TypedDict
 from kernel.values.json_text import depth_exceeds
 from workers.client.errors import GatewayError
 from workers.client.typed.gateway import GatewayClient
-from workers.views.attention import PARTS
+from workers.views.attention_items import AttentionItem
+from workers.views.attention_rules import attention_of_state
+
+PARTS: Final = {
+    "queues": "/v1/queues",
+    "tree": "/v1/tree",
+    "checkpoint": "/v1/checkpoint",
+    "archive": "/v1/archive",
+    "attention": "/v1/attention",
+}
+"""What is asked besides readiness, by its name in the state."""
 
 DEPTH_MAX: Final = 32
 
@@ -79,23 +89,6 @@ class _Queues(TypedDict):
 
 
 @with_config(_STRICT)
-class _SetAside(TypedDict):
-    set_aside: list[Any]
-
-
-@with_config(_STRICT)
-class _Halt(TypedDict):
-    halt_id: _Text
-    operation_kind: _Text | None
-    detector: _Text | None
-
-
-@with_config(_STRICT)
-class _Implications(TypedDict):
-    halts: list[_Halt]
-
-
-@with_config(_STRICT)
 class _Tree(TypedDict):
     tree_size: _Text
     root_hash: _Text
@@ -129,33 +122,24 @@ class _Archive(TypedDict):
     retention_days: _Count | None
 
 
-@with_config(_STRICT)
-class _RunProblem(TypedDict):
-    severity: _Text
-    type: _Text
-    run_id: _Text
-    message: _Text
-
-
-@with_config(_STRICT)
-class _Runs(TypedDict):
-    problems: list[_RunProblem]
+class _Attention(TypedDict):
+    items: Annotated[list[AttentionItem], Field(max_length=1_000)]
 
 
 _FORMS: Final[Mapping[str, TypeAdapter[Any]]] = {
     "readiness": TypeAdapter(_Readiness),
     "queues": TypeAdapter(_Queues),
-    "set_aside": TypeAdapter(_SetAside),
-    "implications": TypeAdapter(_Implications),
     "tree": TypeAdapter(_Tree),
     "checkpoint": TypeAdapter(_Checkpoint),
     "archive": TypeAdapter(_Archive),
-    "runs": TypeAdapter(_Runs),
+    "attention": TypeAdapter(_Attention),
 }
 
 
 async def read_state(client: GatewayClient) -> dict[str, Any]:
     """Return the state of a gateway by its parts; a part may be an error.
+
+    `attention` is the list of what needs somebody, also of what the gateway does not answer.
 
     Raises:
         GatewayError: it does not answer, or what answers is no gateway.
@@ -165,17 +149,24 @@ async def read_state(client: GatewayClient) -> dict[str, Any]:
         try:
             state[name] = _check_part(name, await client.get(path))
         except GatewayError as error:
-            state[name] = {"error": str(error)}
+            state[name] = {"error": f"{error.code}: {error}"}
+    items = state["attention"].get("items")
+    not_answered = {
+        path: state[name]["error"] for name, path in PARTS.items() if "error" in state[name]
+    }
+    state["attention"] = attention_of_state(
+        state["readiness"].get("problems", {}), items, not_answered
+    )
     return state
 
 
 def _check_part(name: str, answer: Any) -> dict[str, Any]:
     try:
-        _FORMS[name].validate_python(answer)
+        checked: dict[str, Any] = _FORMS[name].validate_python(answer)
     except ValidationError as error:
         place = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))[:200]
         message = f"the answer is not what a gateway says of {name}: {place or 'no object'}"
         raise GatewayError("gateway_failed", message) from None
     if depth_exceeds(answer, DEPTH_MAX):
         raise GatewayError("gateway_failed", f"the answer of {name} nests too deep")
-    return dict(answer)
+    return checked if name == "attention" else dict(answer)

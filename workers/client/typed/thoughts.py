@@ -1,4 +1,4 @@
-"""Sessions of thoughts and rounds, for programs (seed 002)."""
+"""Records sessions of thoughts and rounds, for programs (seed 002)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -43,11 +43,6 @@ class ThoughtClient:
     async def merkle_finalize(self) -> Document:
         """Seal the session and return its root, its seal and who signed it."""
         return await self._post("/finalize")
-
-    async def merkle_root(self) -> Document:
-        """Return the root, null until the session is finalized."""
-        answer: Document = await self._gateway.get(f"{self._path}/root")
-        return answer
 
     async def audit_session_end(self) -> Document:
         """End the session."""
