@@ -1,4 +1,4 @@
-"""`python -m workers` is the command `rotulus`; children of a tree are started this way."""
+"""Makes `python -m workers` the command `rotulus`; children of a tree are started this way."""
 
 from workers.cli.main import main
 

@@ -1,14 +1,12 @@
-"""From errors to HTTP: the table of codes, one body (seed 001 §3.2), nothing about our insides."""
+"""Turns errors into HTTP: one body (seed 001 §3.2), nothing about our insides."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 
 from actors.error_codes import status_of
 from actors.errors import ActorError
@@ -19,6 +17,7 @@ from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.landscape.errors import LandscapeRefused
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.head_watch import LedgerWentBack
+from kernel.ledger.past_rows import StateAsOfUnknown
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.records.head_acceptance import HeadNotAccepted
 from kernel.records.legal_holds import ErasureRefused
@@ -28,11 +27,8 @@ from kernel.rollback.errors import RollbackRefused
 from kernel.values.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
-from workers.api.middleware.answer_headers import ENDLESS
 from workers.questions.question import QuestionRefused
 from workers.use_cases.authority_sweeps import SweepRefused
-
-Handler = Callable[[Request, Exception], Coroutine[Any, Any, JSONResponse]]
 
 RETRY_AFTER_S = 1
 PROBLEMS_MAX = 20
@@ -51,7 +47,7 @@ HTTP_ERRORS: Mapping[int, tuple[str, str]] = MappingProxyType(
         413: ("request_too_large", "the body is larger than this gateway takes"),
     }
 )
-"""Codes of refusals by the framework itself."""
+"""Codes of refusals that are told by their status."""
 
 
 class ApiError(Exception):
@@ -99,6 +95,7 @@ _CODED = (
     AuditError,
     ManifestUnknown,
     QuestionRefused,
+    StateAsOfUnknown,
 )
 
 
@@ -161,37 +158,11 @@ def answer_of(error: Exception) -> JSONResponse | None:
     return None
 
 
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+def not_found() -> JSONResponse:
+    """Return the response of a path that is none."""
+    return _http(HTTPException(404))
 
 
-def allowed_methods(request: Request) -> list[str]:
-    """Return the methods that the path of a request has, over all routes that share it."""
-    routes, scope = request.app.router.routes, request.scope
-    methods = [
-        method
-        for method in _METHODS
-        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
-    ]
-    is_headed = "GET" in methods and scope["path"] not in ENDLESS
-    return sorted([*methods, "HEAD"] if is_headed else methods)
-
-
-async def _not_allowed(request: Request, error: Exception) -> JSONResponse:
-    """Answer 405: the framework names the methods of the first route of a path, and of no other."""
-    response = _http(error)
-    response.headers["Allow"] = ", ".join(allowed_methods(request))
-    return response
-
-
-def install(app: FastAPI) -> None:
-    """Translate every error that a route can mean."""
-
-    def handler(answer: Callable[[Exception], JSONResponse]) -> Handler:
-        async def handle(_: Request, error: Exception) -> JSONResponse:
-            return answer(error)
-
-        return handle
-
-    for kind, answer in _ANSWERS.items():
-        app.add_exception_handler(kind, handler(answer))
-    app.add_exception_handler(405, _not_allowed)
+def not_allowed(methods: Iterable[str]) -> JSONResponse:
+    """Return the response of a method that is none of its path's, with those that are."""
+    return _http(HTTPException(405, headers={"Allow": ", ".join(methods)}))

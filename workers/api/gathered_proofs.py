@@ -1,4 +1,4 @@
-"""Proofs that rows are in the log, for all requests that wait for some, from one snapshot.
+"""Proves that rows are in the log, for all requests that wait for it, from one snapshot.
 
 While some are read in a thread, those that are asked for meanwhile wait, and are read together: the
 head and the open tile are read once for all of them, and no two threads work on it (decision

@@ -1,73 +1,55 @@
-"""Routes whose body and answer are JSON: read here, written here, declared by the endpoint's types.
+"""Declares routes whose body and answer are JSON, by the types of their endpoints.
 
-The type that an endpoint returns is what the OpenAPI document says of its answer. The framework
-neither checks an answer nor writes it: that would cost each request what only a test has to find
-out (decision workers/0150).
+The type that an endpoint returns is what the OpenAPI document says of its answer. Nothing checks an
+answer against it: that would cost each request what only a test has to find out (decision
+workers/0150).
 """
 
 import re
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
-from functools import wraps
+from collections.abc import Awaitable, Callable
 from inspect import getdoc
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-from fastapi import APIRouter, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, Path, Response
 from fastapi.routing import APIRoute
-from starlette.datastructures import QueryParams
-from starlette.routing import Match
-from starlette.types import Scope
 
-from workers.api.body_limits import limits_of
-from workers.api.json_answers import json_answer
-from workers.api.json_bodies import read_json
 from workers.api.openapi_errors import ERROR_RESPONSES
+from workers.api.request_reader import ArgumentReader, RequestReader
+from workers.questions.fields import NAME_CHARS_MAX
+from workers.questions.question import without
 
-_JSON_TYPES = re.compile(r"\s*application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
+RecordId = Annotated[str, Path(min_length=1, max_length=NAME_CHARS_MAX)]
+"""The name of something on the record, in a path."""
 
 Endpoint = Callable[..., Awaitable[Any]]
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class JsonRoute(APIRoute):
-    """A route whose body is read by `read_json`, and whose answer is written by `json_answer`."""
+    """A route whose body is JSON, and whose answer is what its endpoint returns.
+
+    A process that serves builds nothing of the answers' types: the document alone speaks of them.
+    """
 
     def __init__(self, path: str, endpoint: Endpoint, **options: Any) -> None:
-        shape = shape_of(endpoint)
+        self._options = options
+        super().__init__(path, endpoint, **options | {"response_model": None, "responses": None})
+
+    def api_route(self) -> APIRoute:
+        """Return the route with the types of its answers, for the OpenAPI document."""
+        return self.api_route_of(self.endpoint)
+
+    def api_route_of(self, endpoint: Endpoint) -> APIRoute:
+        """Return the route as if it had this endpoint."""
+        options, shape = dict(self._options), shape_of(endpoint)
         if shape is not None:
             options["response_model"] = shape
         options["summary"] = options.get("summary") or summary_of(endpoint)
         options["responses"] = ERROR_RESPONSES | (options.get("responses") or {})
-        self._before_fields = path.partition("{")[0]
-        super().__init__(path, _answering(endpoint, options.get("status_code")), **options)
+        return APIRoute(self.path, endpoint, **options)
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return whether a request is this route's; of another subject a look at its path says."""
-        if not scope["path"].startswith(self._before_fields) and not scope.get("root_path"):
-            return Match.NONE, {}
-        return super().matches(scope)
-
-    def get_route_handler(self) -> Handler:
-        """Return a handler that reads the query and the body, if any, and calls the route."""
-        handler = super().get_route_handler()
-        takes_body = self.body_field is not None
-
-        async def read_first(request: Request) -> Response:
-            if b"&" in request.scope["query_string"]:
-                refuse_repeats(request.query_params)
-            if not takes_body:
-                return await handler(request)
-            content = await request.body()
-            if content and _JSON_TYPES.match(request.headers.get("content-type", "")):
-                # Where the framework looks for what was read before.
-                request._json = await read_json(  # noqa: SLF001
-                    content, limits_of(request.scope["path"])
-                )
-            return await handler(request)
-
-        return read_first
+    def reader(self) -> ArgumentReader:
+        """Return what reads the arguments of the endpoint."""
+        return RequestReader(self, refuses_repeats=True)
 
 
 def json_router(**options: Any) -> APIRouter:
@@ -75,34 +57,12 @@ def json_router(**options: Any) -> APIRouter:
     return APIRouter(route_class=JsonRoute, **options)
 
 
-def refuse_repeats(parameters: QueryParams) -> None:
-    """Refuse a query that gives one parameter twice, of which a reader would take either.
-
-    Raises:
-        RequestValidationError: it does.
-    """
-    counts = Counter(name for name, _ in parameters.multi_items())
-    repeated = [name for name, count in counts.items() if count > 1]
-    if repeated:
-        raise RequestValidationError(
-            [{"loc": ("query", name), "msg": "the parameter is given twice"} for name in repeated]
-        )
-
-
 def shape_of(endpoint: Endpoint) -> Any:
     """Return the type of the JSON that an endpoint answers with, None where it states none.
 
     An endpoint that makes its response itself, on refusal say, states `Shape | Response`.
     """
-    returned = get_type_hints(endpoint, include_extras=True)["return"]
-    is_union = get_origin(returned) in (Union, UnionType)
-    kinds = get_args(returned) if is_union else (returned,)
-    shapes = tuple(
-        kind
-        for kind in kinds
-        if kind is not Any and not (isinstance(kind, type) and issubclass(kind, Response))
-    )
-    return Union[shapes] if shapes else None  # noqa: UP007 - of a number that is known here alone
+    return without(Response, get_type_hints(endpoint, include_extras=True)["return"])
 
 
 def summary_of(endpoint: Endpoint) -> str | None:
@@ -112,12 +72,3 @@ def summary_of(endpoint: Endpoint) -> str | None:
         return None
     sentence = " ".join(described.partition("\n\n")[0].split())
     return re.split(r"[;:.](?: |$)", sentence)[0]
-
-
-def _answering(endpoint: Endpoint, status_code: int | None) -> Endpoint:
-    @wraps(endpoint)
-    async def answering(*arguments: Any, **named: Any) -> Response:
-        answer = await endpoint(*arguments, **named)
-        return answer if isinstance(answer, Response) else await json_answer(answer, status_code)
-
-    return answering

@@ -1,4 +1,4 @@
-"""The OpenAPI document of a gateway: what the framework writes of its routes, and leaves out.
+"""Makes the OpenAPI document of a gateway: what the framework writes of its routes, and leaves out.
 
 Of an object that is told from others by a field, the field is required, whatever its default is in
 Python. The lines of a stream have their schemas among the components, where `x-itemSchema` points:
@@ -8,17 +8,29 @@ OpenAPI has a keyword for them from 3.2 on (decision workers/0430).
 from collections.abc import Iterator
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+from workers.api.app import MODULES
+from workers.api.json_routes import JsonRoute
 from workers.api.routes.operation_streams import LINES
 
 _SCHEMAS = "#/components/schemas/"
 
 
-def openapi_document(app: FastAPI) -> dict[str, Any]:
+def openapi_document() -> dict[str, Any]:
     """Return the document."""
-    document = app.openapi()
+    document = get_openapi(
+        title="Rotulus",
+        version="0.1.0",
+        description="Decisions through one kernel onto one record.",
+        routes=[
+            route.api_route() if isinstance(route, JsonRoute) else route
+            for module in MODULES
+            for route in module.router.routes
+        ],
+        servers=[{"url": "./", "description": "The folder in which this document lies."}],
+    )
     schemas = document["components"]["schemas"]
     for name, kind in LINES.items():
         schema = TypeAdapter(kind).json_schema(ref_template=f"{_SCHEMAS}{{model}}")

@@ -1,4 +1,4 @@
-"""The error body in the OpenAPI document: one for every route, stated once.
+"""States the error body in the OpenAPI document: one for every route, stated once.
 
 See decision workers/0011. A door takes exactly what the document says: a name in a path has 512
 characters at most, and a time is written as one (`2026-01-31T12:00:00Z`), not as seconds since an

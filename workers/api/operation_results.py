@@ -1,4 +1,4 @@
-"""The results of operations as they leave the process, one by one or as all of an answer."""
+"""Sends the results of operations as they leave the process, one by one or as all of an answer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, cast
@@ -98,7 +98,7 @@ def are_only_counted(results: Sequence[object]) -> bool:
     return all(isinstance(result, RejectedResult) and not result.receipt_id for result in results)
 
 
-def only_counted(document: Mapping[str, Any] | None = None) -> JSONResponse:
+def count_only_response(document: Mapping[str, Any] | None = None) -> JSONResponse:
     """Return the response where so much was refused that it is only counted."""
     message = f"so much was refused that it is only counted; again in {EACH_S} s"
     response = respond("refusals_too_many", message, document)

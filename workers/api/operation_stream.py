@@ -1,4 +1,4 @@
-"""A stream of intents to one session: a line in, a line out, and so many between them at most.
+"""Answers a stream of intents to one session: a line in, a line out, so many between them.
 
 Each line of the body is an intent, and each has one line of the answer, in order:
 `{"line", "result"}`, or `{"line", "error"}` where the line cannot be read. Lines that have come
@@ -45,7 +45,7 @@ from workers.api.json_bodies import READ_AT_ONCE_BYTES, read_json
 from workers.api.operation_results import (
     ResultDocument,
     are_only_counted,
-    only_counted,
+    count_only_response,
     result_document,
 )
 
@@ -105,11 +105,11 @@ class OperationStream(Response):
         self._window = _Window()
         self._has_begun = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the lines until there are no more.
 
         Raises:
-            Exception: what ended the stream before the first answer, or is nobody's to answer.
+            Exception: what ended the stream and is nobody's to answer.
         """
         failure: Exception | None = None
         self._streams.add(self._window)
@@ -124,7 +124,7 @@ class OperationStream(Response):
         finally:
             self._streams.discard(self._window)
         if failure is not None:
-            await self._end(failure, send)
+            await self._end(failure, scope, receive, send)
 
     async def _read(self, receive: Receive) -> None:
         """Read lines ahead of their answers, as far as the window goes."""
@@ -162,15 +162,18 @@ class OperationStream(Response):
             await self._write(send, _answers(lines, documents))
             self._window.release(lines)
             if intents and are_only_counted(results):
-                await self._write(send, _last_line(only_counted()), is_last=True)
+                await self._write(send, _last_line(count_only_response()), is_last=True)
                 return
         await self._write(send, b"", is_last=True)
 
-    async def _end(self, failure: Exception, send: Send) -> None:
+    async def _end(self, failure: Exception, scope: Scope, receive: Receive, send: Send) -> None:
         answer = None if isinstance(failure, ClientDisconnect) else answer_of(failure)
-        if not self._has_begun or answer is None:
+        if answer is None:
             raise failure
-        await self._write(send, _last_line(answer), is_last=True)
+        if self._has_begun:
+            await self._write(send, _last_line(answer), is_last=True)
+        else:
+            await answer(scope, receive, send)
 
     async def _write(self, send: Send, content: bytes, *, is_last: bool = False) -> None:
         if not self._has_begun:

@@ -35,13 +35,12 @@ def prefers_proof(request: Request) -> bool:
 
 
 async def add_preferred(
-    request: Request,
+    preferences: Preferences,
     services: Services,
     document: EnvelopeDocument | ResultsDocument,
     results: Sequence[ResultDocument | EnvelopeDocument],
 ) -> None:
-    """Add to an answer what the request prefers to know of the results that are on the record."""
-    preferences = preferences_of(request)
+    """Add to an answer what is preferred to be known of the results that are on the record."""
     sequences = (
         [] if preferences == NONE else [sequence for _, sequence in _recorded_operations(results)]
     )
@@ -130,7 +129,7 @@ async def _wait_for_witnesses(
     if services.publishing is None:
         return _NOTHING_PUBLISHED
     with place_given_back():
-        return await services.publishing.witnessed(size, within_s)
+        return await services.publishing.wait_for_witnesses(size, within_s)
 
 
 def _size_of(durability: Durability | None) -> int | None:

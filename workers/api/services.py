@@ -1,29 +1,30 @@
-"""The services that routes get: sessions, ledger, queues, the next commit."""
+"""Gathers the services that routes get: sessions, ledger, queues, the next commit."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 import anyio.to_thread
-from fastapi import Depends, Request
+from fastapi import Depends
 
 from actors.commit.thought_units import UNSIGNED, Sealing
 from actors.commit.units import Unit
 from actors.sessions.runtime import Sessions
 from actors.synthesis.synthesis import Synthesis
-from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.rollback.confirmation import Confirmations
-from kernel.verify.checked_reading import checked
+from kernel.verify.checked_reading import checking_view
 from workers.api.gathered_proofs import GatheredProofs
 from workers.api.middleware.admission import Admission
 from workers.api.operation_stream import OperationStreams
 from workers.api.outcome_watch import OutcomeWatch
 from workers.publication.log_publishing import LogPublishing
 from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
+from workers.views.attention_facts import RecordLook
 from workers.views.checkpoints import CheckpointStatusDocument, checkpoint_status, what_waits
 from workers.views.cold_reads import note_archive_read
+from workers.views.readiness import Health
 from workers.views.surroundings import FleetServices, WorkServices
 
 T = TypeVar("T")
@@ -36,23 +37,6 @@ Report = Callable[[Sequence[Unit], Traceparents], Awaitable[list[Any]]]
 ReplayTarget = str | tuple[int, int]
 Replayed = tuple[AuditReplayReceipt, ...]
 Replay = Callable[[ReplayTarget, AuditReplayStrategy, AuditContext], Awaitable[Replayed]]
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What keeps a gateway from serving as it should."""
-
-    stalled_s: Callable[[], float] = lambda: 0.0
-    """For how long nothing could be committed; see `Committer.stalled_s`."""
-
-    clock_problem: Callable[[], str | None] = lambda: None
-    """Why this machine's clock keeps the gateway from being ready; see `LedgerClock.problem`."""
-
-    went_back: Callable[[], LedgerWentBack | None] = lambda: None
-    """The finding that the ledger went back, for which the gateway answers nothing; else None."""
-
-    problems: dict[str, str] = field(default_factory=dict)
-    """Problems of this process by component, which health reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +67,9 @@ class Services:
 
     fleet: FleetServices = field(default_factory=FleetServices)
     health: Health = field(default_factory=Health)
+    attention: RecordLook = field(default_factory=RecordLook)
+    """What remembers of the record what changes seldom, for the list of what needs somebody."""
+
     sealing: Sealing = UNSIGNED
     """Who signs seals, and how many sessions a round has."""
 
@@ -102,10 +89,10 @@ class Services:
             RowDamaged: a row that it reads is not what it says of itself.
         """
 
-        def asked_of(view: LedgerView) -> tuple[T, bool]:
-            return question(checked(view)), view.archive.reads > 0
+        def ask_view(view: LedgerView) -> tuple[T, bool]:
+            return question(checking_view(view)), view.archive.reads > 0
 
-        answer, was_archive_read = await anyio.to_thread.run_sync(self.ledger.read, asked_of)
+        answer, was_archive_read = await anyio.to_thread.run_sync(self.ledger.read, ask_view)
         if was_archive_read:
             note_archive_read()
         return answer
@@ -119,6 +106,7 @@ class Services:
                 "publishes": False,
                 "problem": None,
                 "checkpoint": None,
+                "policy": None,
                 **waiting,
             }
         return await self.read(
@@ -132,12 +120,10 @@ class Services:
         )
 
 
-async def _services(request: Request) -> Services:
-    # FastAPI calls a dependency that is no coroutine on a thread, which takes as long as an
-    # elimination.
-    services: Services = request.app.state.services
-    return services
+def services_placeholder() -> Services:
+    """Stand for the services in the signature of an endpoint, which is called with them."""
+    raise NotImplementedError
 
 
-Given = Annotated[Services, Depends(_services)]
+Given = Annotated[Services, Depends(services_placeholder)]
 """Ask for this in a route to be given the services."""

@@ -1,4 +1,4 @@
-"""The line of belief sessions of one docket: each strike goes to the newest, each undoing adds one.
+"""Keeps one docket's line of sessions: each strike goes to the newest, each undoing adds one.
 
 A docket that is new, or that has grown at its end, takes the steps of its plan in order. Otherwise
 the court has changed what it had docketed: an entry was corrected, struck, moved or filed late, or
@@ -41,7 +41,7 @@ class _Planned:
 
     begun_by: PlannedSuccession | None = None
 
-    def stated(self) -> Stated:
+    def statements(self) -> Stated:
         return {name: _statement_bytes(strike.body()) for name, strike in self.strikes.items()}
 
 
@@ -83,7 +83,7 @@ class DocketSessions:
         if self._known is None:
             return
         *_, newest = _sessions_of_plan(self._plan)
-        known, planned = self._known, newest.stated()
+        known, planned = self._known, newest.statements()
         gone = [name for name, stated in known.items() if planned.get(name) != stated]
         if gone:
             await self._succeed(self._correction(gone, planned))
@@ -170,8 +170,8 @@ def _goes_on(recorded: list[tuple[str, Stated]], planned: list[_Planned]) -> boo
     return (
         len(recorded) <= len(planned)
         and all(session_id == session.session_id for (session_id, _), session in pairs)
-        and all(stated == session.stated() for (_, stated), session in closed)
-        and newest.items() <= newest_planned.stated().items()
+        and all(stated == session.statements() for (_, stated), session in closed)
+        and newest.items() <= newest_planned.statements().items()
     )
 
 

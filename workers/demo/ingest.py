@@ -19,14 +19,14 @@ import anyio
 import structlog
 
 from kernel.model.bindings.selectors import VALUE_MAX
-from kernel.values.json_lines import shown
+from kernel.values.json_lines import printable_json
 from workers.client.errors import GatewayError
 from workers.client.session_operations import SessionOperations
 from workers.client.typed.gateway import GatewayClient
 from workers.demo.docket_sessions import DocketSessions, StrikeCounts
 from workers.demo.standing_bindings import create_standing_bindings
 from workers.dockets.field_map import BY_THEIR_NAMES, FieldMap
-from workers.dockets.normalisation import bounded_name
+from workers.dockets.normalisation import bound_name
 from workers.dockets.plan import (
     CAPTION,
     ENTRY,
@@ -217,7 +217,10 @@ class Ingest:
                         self._away = error
                         all_of_us.cancel()
                         return
-                    place = {"line": docket.line_number, "source_id": shown(docket.source_id)}
+                    place = {
+                        "line": docket.line_number,
+                        "source_id": printable_json(docket.source_id),
+                    }
                     said = {"code": error.code, "field": error.field, "problem": error.message}
                     _log.error("docket_failed", **place, **said)
                     self.summary.failed_dockets.append(docket.source_id)
@@ -229,7 +232,7 @@ class Ingest:
         session_id = str(plan.session_id)
         sessions = DocketSessions(self._gateway, plan, self.summary.strikes)
         await sessions.open(_declaration(plan))
-        corpus_id = f"corpus:{bounded_name(docket.court_id)}"
+        corpus_id = f"corpus:{bound_name(docket.court_id)}"
         waiting: list[dict[str, Any]] = []
         last_strike: Strike | None = None
         waiting += (_intent(step, corpus_id) for step in plan.opening if _fits(step))

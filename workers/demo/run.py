@@ -1,4 +1,4 @@
-"""The main job, from nothing to a verified record: start, ingest, drain, verify."""
+"""Runs the main job, from nothing to a verified record: start, ingest, drain, verify."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,12 +8,13 @@ from typing import Any, BinaryIO
 import anyio
 import anyio.to_thread
 
-from kernel.audit.work_done import work_done
+from kernel.audit.work_done import work_counts
 from kernel.verify import Verification
 from workers.client.typed.gateway import GatewayClient
 from workers.demo.ingest import Ingest, IngestedCase, Summary, show_ingest
 from workers.demo.shown_proof import ShownProof
-from workers.environment.ledger_access import LedgerPlace, open_record, verify_file
+from workers.environment.ledger_access import LedgerPlace, open_record
+from workers.environment.ledger_verification import verify_file
 from workers.environment.terminal_progress import Progress
 from workers.process_tree.tree import Tree
 
@@ -108,13 +109,13 @@ async def run_demo(
         )
         progress.show(f"{verification.rows} rows")
         seconds["verify"] = progress.elapsed_s
-    work = await anyio.to_thread.run_sync(_work_done, tree.ledger_place)
+    work = await anyio.to_thread.run_sync(_work_counts, tree.ledger_place)
     return DemoReport(summary, requests, verification, seconds, work, cases)
 
 
-def _work_done(place: LedgerPlace) -> dict[str, Any]:
+def _work_counts(place: LedgerPlace) -> dict[str, Any]:
     with open_record(place) as view:
-        return work_done(view)
+        return work_counts(view)
 
 
 async def _conclusion_of(gateway: GatewayClient, case: IngestedCase) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The last part of the main job: a checkpoint to keep, and one proof that a stranger can verify.
+"""Ends the main job with a checkpoint to keep, and one proof that a stranger can verify.
 
 The proof is verified by the single file that ships for it, copied into a folder of its own and run
 by an interpreter of its own that sees nothing of Rotulus. The key lies in the data folder, so that
@@ -84,7 +84,7 @@ async def show_proof(
         _write_proof, place, path, published.checkpoint, session_ids
     )
     vkey = published.verifiers[0].vkey
-    verifies, says = await anyio.to_thread.run_sync(verified_elsewhere, path, vkey)
+    verifies, says = await anyio.to_thread.run_sync(verify_elsewhere, path, vkey)
     return ShownProof(published.tree_head, folder / CHECKPOINT, vkey, path, kind, verifies, says)
 
 
@@ -106,12 +106,12 @@ async def _publish_when_free(publisher: LogPublisher) -> PublishedLog:
         await anyio.sleep(_BUSY_S)
 
 
-def verified_elsewhere(proof_path: Path, vkey: str) -> tuple[bool, str]:
+def verify_elsewhere(proof_path: Path, vkey: str) -> tuple[bool, str]:
     """Verify a proof file where nothing of Rotulus is; return what the verifier says of it."""
     with TemporaryDirectory() as folder:
         verifier = copy(proof_file.__file__, folder)
         # -I: neither the folder of a program nor the environment leads to modules of ours.
-        command = [sys.executable, "-I", verifier, str(proof_path.absolute()), vkey]
+        command = [sys.executable, "-I", verifier, str(proof_path.absolute()), "--vkey", vkey]
         try:
             ended = subprocess.run(
                 command, cwd=folder, capture_output=True, timeout=_VERIFIED_S_MAX, check=False

@@ -13,7 +13,7 @@ import structlog
 from pydantic import ValidationError
 
 from kernel.model.problems import first_problem
-from kernel.values.json_lines import JsonLine, LineRefused, json_lines, shown
+from kernel.values.json_lines import JsonLine, LineRefused, json_lines, printable_json
 from workers.client.session_operations import SessionOperations
 from workers.client.typed.gateway import GatewayClient
 from workers.dockets.field_map import SOURCE_FIELDS, FieldMap
@@ -111,10 +111,10 @@ class SourceIngest:
         text = stated.get("text") if "text" in self._fields.paths else line.content.decode()
         for name, value in (("source_id", source_id), ("text", text)):
             if (value is not None or name == "text") and not isinstance(value, str):
-                problem = "no such field" if value is None else shown(value)
+                problem = "no such field" if value is None else printable_json(value)
                 raise LineRefused("json_line_not_object", line.number, problem, "text", field=name)
             if value is not None and "\0" in value:
-                problem, allowed = shown(value), "text without U+0000"
+                problem, allowed = printable_json(value), "text without U+0000"
                 raise LineRefused("json_line_not_object", line.number, problem, allowed, field=name)
         return str(text), source_id
 

@@ -1,4 +1,4 @@
-"""The course of a docket: which strikes hold after each entry, and when a session is succeeded.
+"""Follows a docket's course: which strikes hold after each entry, and when a session ends.
 
 A session only strikes. Where an entry undoes something that holds, everything struck so far is
 parted into what is undone and what holds on; the second is what the successor begins with. An entry

@@ -1,4 +1,4 @@
-"""Tables the words by which a court says what it did with what was asked."""
+"""Lists the words by which a court says what it did with what was asked."""
 
 import re
 
@@ -51,7 +51,20 @@ DISPOSITION = re.compile(
     "|".join(rf"(?P<{name}>\b(?:{pattern}))" for name, pattern in DISPOSITIONS), re.IGNORECASE
 )
 
+_INTERIM = re.compile(
+    r"[^.;]{0,60}\b(?:interim|emergency|consensual|provisional|temporary|partial)\b", re.IGNORECASE
+)
+"""How an order opens that leaves the motion open on which it is made."""
+
+CLOSING_CONFIDENCE = 0.9
+"""From here on a ruling closes the motion for what words alone are taken to mean."""
+
 
 def rules_in_minutes(text: str) -> bool:
     """Tell whether the minutes of a hearing say that something was decided."""
     return any(match.lastgroup not in NOT_RULINGS for match in DISPOSITION.finditer(text))
+
+
+def is_interim(description: str) -> bool:
+    """Tell whether an order leaves the motion open on which it is made."""
+    return _INTERIM.match(description) is not None

@@ -1,4 +1,4 @@
-"""Somebody's own JSON, read as dockets: which of its values is which field of ours.
+"""Reads somebody's own JSON as dockets: which of its values is which field of ours.
 
 `FIELD=PATH` says where a field is read, `FIELD=VALUE` what it is where there is nothing. A field of
 an entry is `docket_entries.FIELD`, and its path begins in the entry. A path is names and places in

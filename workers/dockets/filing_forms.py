@@ -1,4 +1,4 @@
-"""Tables how clerks open the entries of each form of filing.
+"""Lists how clerks open the entries of each form of filing.
 
 `filing_unit_kind` says what a paper is, `filing_role` what it does in the practice about a motion,
 and the two do not depend on each other: a declaration may support a motion or oppose one. The

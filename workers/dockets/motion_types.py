@@ -1,4 +1,4 @@
-"""Tables the words by which a motion says what it asks for.
+"""Lists the words by which a motion says what it asks for.
 
 Of several that a title holds the one that stands first decides: "motion to shorten time on the
 motion for relief from stay" asks for a shorter time.

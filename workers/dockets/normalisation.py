@@ -94,7 +94,7 @@ def normalise(docket: Docket, entry: DocketEntry) -> NormalisedEntry:
     )
 
 
-def normalised_caption(docket: Docket) -> dict[str, str]:
+def normalise_caption(docket: Docket) -> dict[str, str]:
     """Return the structural fields of a docket's caption, as far as a caption has them."""
     return {
         "content_type": CAPTION_CONTENT_TYPE,
@@ -134,10 +134,10 @@ def related_motion_type(description: str, filing_role: str) -> str | None:
 def case_ref(court: str, case_number: str) -> str:
     """Return how a case is referred to: `azb:2:09-bk-15586`."""
     number = _respell(" ".join(case_number.split()), CASE_NUMBER_FORMS)
-    return bounded_name(f"{court_id(court)}:{number}")
+    return bound_name(f"{court_id(court)}:{number}")
 
 
-def bounded_name(name: str) -> str:
+def bound_name(name: str) -> str:
     """Return a name of which ids can be made: itself, or its begin and its digest.
 
     What stands for a long name is longer than any that stands for itself, so no two are the same.

@@ -1,4 +1,4 @@
-"""A docket becomes the steps by which a client has it decided: the same docket, the same steps.
+"""Plans the steps by which a client has a docket decided: the same docket, the same steps.
 
 Every id is made from the docket's `source_id`, bounded where it is long, and the position of the
 entry in it, so a second run addresses the same session and the same nodes. An `intent_key` also
@@ -26,11 +26,11 @@ from uuid import UUID, uuid5
 from workers.dockets.claims import claim_of, visibility_class
 from workers.dockets.course import DocketCourse, DocketStrike, Undoing
 from workers.dockets.normalisation import (
-    bounded_name,
+    bound_name,
     by_phase,
     case_ref,
     normalise,
-    normalised_caption,
+    normalise_caption,
 )
 from workers.dockets.postures import UNIVERSE_VERSION, posture_kind, universe
 from workers.dockets.reader import Docket, DocketEntry
@@ -286,7 +286,7 @@ def plan_docket(docket: Docket) -> DocketPlan:
 
 
 def _plan_opening(docket: Docket) -> tuple[Step, ...]:
-    case, name = case_ref(docket.court_id, docket.docket_number), bounded_name(docket.source_id)
+    case, name = case_ref(docket.court_id, docket.docket_number), bound_name(docket.source_id)
     text = f"{docket.case_name}, {docket.docket_number} ({docket.court_id})"
     caption = PlannedCaption(
         intent_key=f"caption:{name}:{_digest(text)}",
@@ -296,14 +296,14 @@ def _plan_opening(docket: Docket) -> tuple[Step, ...]:
         text=text,
         case_name=docket.case_name,
     )
-    phases = _phases(caption.node_id, caption.intent_key, normalised_caption(docket))
+    phases = _phases(caption.node_id, caption.intent_key, normalise_caption(docket))
     return (PlannedCase(f"case:{_digest(case)}", case), caption, *phases)
 
 
 def _plan_entry(
     docket: Docket, course: DocketCourse, entry: DocketEntry, preceding: DocketEntry | None
 ) -> EntryPlan:
-    name = bounded_name(docket.source_id)
+    name = bound_name(docket.source_id)
     place = f"{name}#{entry.position}"
     source = _create_source(docket, entry, preceding)
     claim = _create_claim(name, place, entry)
@@ -332,7 +332,7 @@ def _phases(
 def _create_source(
     docket: Docket, entry: DocketEntry, preceding: DocketEntry | None
 ) -> PlannedSource:
-    name = bounded_name(docket.source_id)
+    name = bound_name(docket.source_id)
     place = f"{name}#{entry.position}"
     after = "" if preceding is None else str(preceding.position)
     return PlannedSource(

@@ -1,4 +1,4 @@
-"""Docket lines become dockets; what is wrong with them becomes problems, never exceptions.
+"""Reads docket lines as dockets; what is wrong with them becomes problems, never exceptions.
 
 A line is one JSON object, one docket. Two rules hold for every input:
 
@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from kernel.values.json_lines import JsonLine, LineRefused, json_lines, shown
+from kernel.values.json_lines import JsonLine, LineRefused, json_lines, printable_json
 from workers.dockets.field_map import BY_THEIR_NAMES, FieldMap
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -139,10 +139,10 @@ def storable(docket: Docket) -> Docket | BadLine:
     """
     for name in TEXT_FIELDS:
         if NUL in (text := getattr(docket, name)):
-            problem = Problem("docket_field_unstorable", shown(text), WITHOUT_NUL, name)
+            problem = Problem("docket_field_unstorable", printable_json(text), WITHOUT_NUL, name)
             return BadLine(docket.line_number, problem)
     held_back = tuple(
-        Problem("docket_entry_unstorable", shown(text), WITHOUT_NUL, name, entry.position)
+        Problem("docket_entry_unstorable", printable_json(text), WITHOUT_NUL, name, entry.position)
         for entry in docket.entries
         for name in ("description", "document_number", "pacer_seq_no")
         if NUL in (text := getattr(entry, name) or "")
@@ -161,7 +161,9 @@ def _read_line(line: JsonLine, fields: FieldMap) -> Docket | BadLine:
         return BadLine(line.number, problem)
     filed = _moment(raw["date_filed"])
     if filed is None:
-        problem = Problem("docket_field_missing", shown(raw["date_filed"]), DATE, "date_filed")
+        problem = Problem(
+            "docket_field_missing", printable_json(raw["date_filed"]), DATE, "date_filed"
+        )
         return BadLine(line.number, problem)
     entries, problems = _read_entries(raw["docket_entries"])
     return Docket(
@@ -198,7 +200,7 @@ def _text_problem(raw: dict[str, Any], name: str, allowed: str) -> Problem | Non
 
 
 def _read(raw: dict[str, Any], name: str) -> str:
-    return shown(raw[name]) if name in raw else "no such field"
+    return printable_json(raw[name]) if name in raw else "no such field"
 
 
 def _read_entries(raw: list[Any]) -> tuple[tuple[DocketEntry, ...], tuple[Problem, ...]]:
@@ -214,7 +216,9 @@ def _order_of_filing(entry: DocketEntry) -> tuple[date, datetime, int]:
 
 def _read_entry(raw: Any, position: int) -> DocketEntry | Problem:
     if not isinstance(raw, dict):
-        return Problem("docket_entry_not_object", shown(raw), "an object", position=position)
+        return Problem(
+            "docket_entry_not_object", printable_json(raw), "an object", position=position
+        )
     problem = _entry_problem(raw, position)
     if problem is not None:
         return problem
@@ -301,4 +305,4 @@ def _number(value: Any) -> str | None:
 
 def sample_path() -> Traversable:
     """Return the bundled sample, one docket a line as `read_dockets` takes it."""
-    return files("workers.dockets") / "sample.jsonl"
+    return files(__package__) / "sample.jsonl"

@@ -1,4 +1,4 @@
-"""The numbers by which an entry names other documents of its docket.
+"""Finds the numbers by which an entry names other documents of its docket.
 
 A number counts where a word of the court's stands before it ("Related Doc # 30", "granting 12
 Motion", "re: 31"). Numbers of attachments, exhibits, chapters, claims and cases do not. What stands

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from workers.dockets.dispositions import rules_in_minutes
+from workers.dockets.dispositions import CLOSING_CONFIDENCE, is_interim, rules_in_minutes
 from workers.dockets.filing_forms import FilingForm, filing_form
 from workers.dockets.motion_types import MOTION_WORD, TITLE_CHARS_MAX, type_of_title
 from workers.dockets.references import Reference, references
@@ -33,14 +33,6 @@ _RULED_BEFORE = re.compile(
     re.IGNORECASE,
 )
 """A ruling on a single motion, to the end of which a number is put."""
-
-_INTERIM = re.compile(
-    r"[^.;]{0,60}\b(?:interim|emergency|consensual|provisional|temporary|partial)\b", re.IGNORECASE
-)
-"""How an order opens that leaves the motion open on which it is made."""
-
-CLOSING_CONFIDENCE = 0.9
-"""From here on a ruling closes the motion for what words alone are taken to mean."""
 
 OPEN_MAX = 8
 """How many of the newest motions of a type are compared by their words."""
@@ -225,11 +217,6 @@ class RelationshipIndex:
             kept = [target for target in waiting if target.position not in ruled_on]
             if len(kept) < len(waiting):
                 self._open[motion_type] = deque(kept, maxlen=OPEN_MAX)
-
-
-def is_interim(description: str) -> bool:
-    """Tell whether an order leaves the motion open on which it is made."""
-    return _INTERIM.match(description) is not None
 
 
 def _filing(

@@ -1,4 +1,4 @@
-"""Tables the entries that undo what earlier entries struck, by kind of court.
+"""Lists the entries that undo what earlier entries struck, by kind of court.
 
 A court reinstates, reopens, vacates, recalls; an appeal is remanded; a paper is withdrawn; a case
 is converted back; an entry is struck or corrected. Such an entry names, by its row here, the rules

@@ -1,4 +1,4 @@
-"""The postures of an appeal or a petition for review, and what a docket entry excludes.
+"""Lists the postures of an appeal or a petition for review, and what a docket entry excludes.
 
 A brief that is tendered or submitted for filing is not yet filed; it counts when the court files
 it. A disposition in part excludes no ending.

@@ -1,4 +1,4 @@
-"""The postures of a bankruptcy case, and what a docket entry excludes among them.
+"""Lists the postures of a bankruptcy case, and what a docket entry excludes among them.
 
 Each `awaiting_*` posture is left for good once the thing has happened. A corporate case under
 chapter 11 and a chapter 7 case of a person share the universe: postures that never apply to a

@@ -1,4 +1,4 @@
-"""The postures of civil actions, and what a docket entry excludes among them.
+"""Lists the postures of civil actions, and what a docket entry excludes among them.
 
 An adversary proceeding in a bankruptcy court is a civil action and shares its universe. With
 several defendants, `awaiting_service` means that none has been served or has appeared, and

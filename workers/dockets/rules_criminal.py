@@ -1,4 +1,4 @@
-"""The postures of criminal prosecutions, and what a docket entry excludes among them.
+"""Lists the postures of criminal prosecutions, and what a docket entry excludes among them.
 
 A docket is followed for its first defendant: an entry that names only a later one, "(2)" or
 higher, strikes nothing.

@@ -1,4 +1,4 @@
-"""A stretch of a text, counted in Unicode code points as Python counts them."""
+"""Defines a stretch of a text, counted in Unicode code points as Python counts them."""
 
 from dataclasses import dataclass
 

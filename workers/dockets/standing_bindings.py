@@ -1,4 +1,4 @@
-"""The standing bindings of dockets, a table in `bindings.json`: what each selects, and makes of it.
+"""Reads the standing bindings of dockets from `bindings.json`: what each selects and makes.
 
 An intent is named by what it states, so a set that is sent again is recognised, and one of another
 release finds its bindings there and leaves them as they are.
@@ -15,7 +15,7 @@ DIGEST_CHARS_IN_KEY = 16
 
 def standing_bindings() -> list[dict[str, Any]]:
     """Return the intents that create them."""
-    bindings = orjson.loads((files("workers.dockets") / "bindings.json").read_bytes())
+    bindings = orjson.loads((files(__package__) / "bindings.json").read_bytes())
     return [
         {
             **binding,

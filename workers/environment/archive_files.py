@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from kernel.ledger.archive import Archive, ArchiveUnavailable
@@ -22,6 +23,9 @@ from workers.environment.private_files import (
     check_folder,
     draft_of,
 )
+
+NO_ARCHIVE: Final = "there is no place for an archive, so rows stay in the database, however old"
+NAME_ARCHIVE: Final = "name a folder or a bucket by ROTULUS_ARCHIVE_URL"
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -47,7 +51,7 @@ class FolderFiles:
         """Keep a file; durable when this returns."""
         path = self._path(name)
         draft = draft_of(path)
-        with _path_errors_translated(self._folder):
+        with _translate_path_errors(self._folder):
             for folder in (self._folder, path.parent):
                 folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
                 check_folder(folder)
@@ -64,20 +68,20 @@ class FolderFiles:
 
     def get(self, name: str) -> bytes | None:
         """Return a file, None where there is none of that name."""
-        with _path_errors_translated(self._folder), suppress(FileNotFoundError):
+        with _translate_path_errors(self._folder), suppress(FileNotFoundError):
             return _whole_file(self._path(name))
         return None
 
     def delete(self, name: str) -> None:
         """Remove a file, if there is one of that name."""
         path = self._path(name)
-        with _path_errors_translated(self._folder), suppress(FileNotFoundError):
+        with _translate_path_errors(self._folder), suppress(FileNotFoundError):
             path.unlink()
             _sync(path.parent)
 
     def names(self) -> Iterator[str]:
         """Yield the names of all files."""
-        with _path_errors_translated(self._folder):
+        with _translate_path_errors(self._folder):
             file_names = [path.name for path in self._folder.glob(f"??/*{SUFFIX}")]
         yield from (name.removesuffix(SUFFIX) for name in file_names)
 
@@ -99,7 +103,7 @@ def _whole_file(path: Path) -> bytes:
 
 
 @contextmanager
-def _path_errors_translated(folder: Path) -> Iterator[None]:
+def _translate_path_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except UnsafePathError as error:

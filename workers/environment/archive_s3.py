@@ -52,14 +52,14 @@ class S3Files:
         """Keep an object; the store has it when this returns."""
         import obstore  # noqa: PLC0415 - see `_store_at`
 
-        with self._store_errors_translated():
+        with self._translate_store_errors():
             obstore.put(self._store, _path(name), content)
 
     def get(self, name: str) -> bytes | None:
         """Return an object, None where there is none of that name."""
         import obstore  # noqa: PLC0415 - see `_store_at`
 
-        with self._store_errors_translated():
+        with self._translate_store_errors():
             try:
                 result = obstore.get(self._store, _path(name))
             except FileNotFoundError as error:
@@ -76,7 +76,7 @@ class S3Files:
                     )
             return bytes(content)
 
-    def claimed(self, mark: str, content: bytes) -> bytes:
+    def claim(self, mark: str, content: bytes) -> bytes:
         """Return what lies under the name of a mark, which is this content where nothing lay there.
 
         Of two at once one writes it, where the store knows conditional writes.
@@ -84,7 +84,7 @@ class S3Files:
         import obstore  # noqa: PLC0415 - see `_store_at`
         from obstore.exceptions import AlreadyExistsError, NotSupportedError  # noqa: PLC0415 - see there
 
-        with self._store_errors_translated():
+        with self._translate_store_errors():
             if (there := self._mark(mark)) is not None:
                 return there
             try:
@@ -110,7 +110,7 @@ class S3Files:
         """Remove an object, if there is one of that name."""
         import obstore  # noqa: PLC0415 - see `_store_at`
 
-        with self._store_errors_translated():
+        with self._translate_store_errors():
             obstore.delete(self._store, _path(name))
 
     def names(self) -> Iterator[str]:
@@ -118,7 +118,7 @@ class S3Files:
         import obstore  # noqa: PLC0415 - see `_store_at`
 
         count = 0
-        with self._store_errors_translated():
+        with self._translate_store_errors():
             for page in obstore.list(self._store):
                 count += len(page)
                 if count > NAMES_MAX:
@@ -129,7 +129,7 @@ class S3Files:
                         yield name[1]
 
     @contextmanager
-    def _store_errors_translated(self) -> Iterator[None]:
+    def _translate_store_errors(self) -> Iterator[None]:
         from obstore.exceptions import BaseError  # noqa: PLC0415 - see `_store_at`
 
         try:

@@ -1,4 +1,4 @@
-"""A folder that any static server can hold: the checkpoint and the tiles, as tlog-tiles lays them.
+"""Writes checkpoint and tiles into a folder that any static server holds, as tlog-tiles says.
 
 A tile is on the disk before the checkpoint that needs it. Tiles never change, so one that is there
 is left alone. What is published is for everybody to read and for nobody else to write; where the
@@ -70,7 +70,7 @@ def _publish(folder: Path, path: Path, content: bytes) -> None:
     write_whole(path, content, FILE_MODE if is_private else PUBLIC_MODE)
 
 
-def published_checkpoint(folder: Path) -> bytes | None:
+def read_checkpoint(folder: Path) -> bytes | None:
     """Return the note of the checkpoint that a folder has.
 
     Raises:
@@ -82,7 +82,7 @@ def published_checkpoint(folder: Path) -> bytes | None:
         return None
 
 
-def published_tile(folder: Path, level: int, index: int, width: int) -> bytes | None:
+def read_tile(folder: Path, level: int, index: int, width: int) -> bytes | None:
     """Return the hashes of a tile that a folder has; an open one may be there as the full one.
 
     Raises:
@@ -105,7 +105,7 @@ def nodes_in(folder: Path, size: int) -> ReadNode:
 
     def tile(level: int, index: int) -> list[bytes]:
         width = min(TILE_WIDTH, (size >> (TILE_LEVELS * level)) - index * TILE_WIDTH)
-        hashes = hashes_of(published_tile(folder, level, index, width) or b"")
+        hashes = hashes_of(read_tile(folder, level, index, width) or b"")
         if len(hashes) == width:
             return hashes
         raise ProofInvalid(f"{folder} lacks tile {level}/{index} of the tree of {size} rows")

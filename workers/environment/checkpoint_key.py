@@ -1,4 +1,4 @@
-"""The keys under which a log's checkpoints are signed, and what was signed last: two files.
+"""Keeps the keys under which a log's checkpoints are signed, and what was signed last: two files.
 
 They lie where an operator says, outside the ledger and its backups. The second (`.signed`) has the
 newest checkpoint. It is on the disk before anybody sees that checkpoint, so that a ledger that was
@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from kernel.ledger.log_tree import LogTree
-from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, signed_checkpoint
+from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, sign_checkpoint
 from kernel.proof.key_handover import KeyHandover, hand_over
 from kernel.proof.merkle_tree import EMPTY_ROOT
 from kernel.proof.signing_keys import KeyKind, NoteVerifier, SigningKey
@@ -21,7 +21,7 @@ from workers.environment.key_file import (
     CheckpointKeyUnusable,
     FileKey,
     check_new,
-    held_keys,
+    hold_keys,
     keys_in,
     new_keys,
     read_private,
@@ -47,14 +47,14 @@ class CheckpointKey:
         self.keys = keys
         self.verifiers: tuple[NoteVerifier, ...] = tuple(key.verifier for key in keys)
 
-    def last_signed(self) -> Checkpoint:
+    def newest_checkpoint(self) -> Checkpoint:
         """Return the newest checkpoint that was signed.
 
         Raises:
             CheckpointKeyUnusable: it cannot be read.
             ProofInvalid: it is not of these keys.
         """
-        return self.opened(self.last_signed_note().to_bytes())
+        return self.open_note(self.last_signed_note().to_bytes())
 
     def last_signed_note(self) -> SignedCheckpoint:
         """Return the note of the newest checkpoint that was signed.
@@ -65,7 +65,7 @@ class CheckpointKey:
         """
         return SignedCheckpoint.of_bytes(read_private(signed_path(self.path)))
 
-    def opened(self, note: bytes) -> Checkpoint:
+    def open_note(self, note: bytes) -> Checkpoint:
         """Return what a note states that every one of these keys has signed.
 
         Raises:
@@ -76,7 +76,7 @@ class CheckpointKey:
             signed.check_signed(verifier)
         return signed.stated
 
-    def published(self, note: bytes) -> SignedCheckpoint:
+    def open_published(self, note: bytes) -> SignedCheckpoint:
         """Read a published note of the log, which the keys before these may have signed.
 
         Raises:
@@ -84,7 +84,7 @@ class CheckpointKey:
             CheckpointKeyUnusable: the hand-over to these keys cannot be read.
         """
         try:
-            self.opened(note)
+            self.open_note(note)
         except ProofInvalid:
             handover = _handover_at(_taken_over_path(self.path))
             if handover is None or {*handover.new} != {*self.verifiers}:
@@ -106,7 +106,7 @@ class CheckpointKey:
             CheckpointKeyUnusable: the new keys have signed a log, or are those of another one.
             SigningKeyUnavailable: where a key lies does not answer.
         """
-        last = self.last_signed()
+        last = self.newest_checkpoint()
         handover = _handover_at(_handed_over_path(self.path))
         if handover is None:
             if successor.verifiers[0].name != last.origin:
@@ -119,8 +119,8 @@ class CheckpointKey:
         content = orjson.dumps(handover.document)
         write_private(_taken_over_path(successor.path), content)
         write_private(_handed_over_path(self.path), content)
-        if successor.last_signed().size < handover.last.size:
-            signed = signed_checkpoint(handover.last, successor.keys)
+        if successor.newest_checkpoint().size < handover.last.size:
+            signed = sign_checkpoint(handover.last, successor.keys)
             write_private(signed_path(successor.path), signed.to_bytes())
         return handover
 
@@ -131,7 +131,7 @@ class CheckpointKey:
             CheckpointKeyUnusable: what they have signed, or taken over, cannot be read.
             ProofInvalid: it is not of these keys.
         """
-        signed, taken = self.last_signed(), _handover_at(_taken_over_path(self.path))
+        signed, taken = self.newest_checkpoint(), _handover_at(_taken_over_path(self.path))
         return signed.size > 0 and signed != last and (taken is None or signed != taken.last)
 
     def next_of(self, tree: LogTree) -> Checkpoint:
@@ -147,7 +147,7 @@ class CheckpointKey:
             raise CheckpointKeyUnusable(
                 f"{self.path} has handed the log over: sign with the keys that it was handed to"
             )
-        last, taken = self.last_signed(), _handover_at(_taken_over_path(self.path))
+        last, taken = self.newest_checkpoint(), _handover_at(_taken_over_path(self.path))
         if taken is not None and last.size < taken.last.size:
             raise CheckpointKeyUnusable(
                 f"the hand-over to {self.path} was cut off: hand over again, as before"
@@ -162,7 +162,7 @@ class CheckpointKey:
             CheckpointKeyUnusable: what was signed cannot be kept.
             SigningKeyUnavailable: where a key lies does not answer.
         """
-        signed = signed_checkpoint(checkpoint, self.keys)
+        signed = sign_checkpoint(checkpoint, self.keys)
         write_private(signed_path(self.path), signed.to_bytes())
         return signed
 
@@ -196,20 +196,20 @@ def create_key(path: Path, name: str, keys: Sequence[FileKey] = ()) -> tuple[Not
     """
     check_new(path)
     keys = tuple(keys) or new_keys(name, LOG_KINDS)
-    empty = signed_checkpoint(Checkpoint(name, 0, EMPTY_ROOT), keys)
+    empty = sign_checkpoint(Checkpoint(name, 0, EMPTY_ROOT), keys)
     write_private(signed_path(path), empty.to_bytes())
     write_keys(path, keys)
     return tuple(key.verifier for key in keys)
 
 
 @contextmanager
-def held_key(path: Path) -> Iterator[CheckpointKey]:
+def hold_key(path: Path) -> Iterator[CheckpointKey]:
     """Read the keys of a log and hold them: nobody else signs with them meanwhile.
 
     Raises:
         CheckpointKeyUnusable: they are none, others may read them, or another process holds them.
     """
-    with held_keys(path) as keys:
+    with hold_keys(path) as keys:
         yield CheckpointKey(path, keys)
 
 

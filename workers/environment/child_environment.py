@@ -1,4 +1,4 @@
-"""The environment of a child process: what it needs, and nothing else.
+"""Makes the environment of a child process: what it needs, and nothing else.
 
 Least privilege is a table: settings by the kind of process, the machine's variables by name, those
 of libpq and of the exporter if a setting brings them in. A worker computes and reports; it has none
@@ -10,6 +10,7 @@ have the environment in which they are started.
 
 import os
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal
@@ -23,12 +24,13 @@ Kind = Literal["gateway", "worker"]
 
 # Not a setting: a parent writes it for its children, see `take_parent_pid`.
 _PARENT_PID = "ROTULUS_PARENT_PID"
+_WAITS = "ROTULUS_WAITS"
 
 _EVERY: Final = (
     "data_dir redis_url redis_prefix database_url database_connections archive_url"
     " allow_remote allowed_hosts host"
     " binding_slots lease_slots log_level log_format traces_url traces_sample worker_token"
-    " app model_url model_name model_key model_timeout_s loop_blocked_s_max"
+    " model_url model_name model_key model_timeout_s loop_blocked_s_max"
 )
 _GATEWAY: Final = (
     "port tee_target elimination_store webhook_secret user_confirmation_key"
@@ -43,8 +45,8 @@ _GATEWAY: Final = (
     " receipts_seal_s"
 )
 _WORKER: Final = (
-    "gateway_url other_gateway_urls worker_slots worker_queues worker_metrics_port"
-    " foreign_call_s_max"
+    "app gateway_url other_gateway_urls worker_slots worker_queues worker_metrics_port"
+    " foreign_call_s_max retries"
 )
 
 
@@ -77,12 +79,17 @@ libpq, and the store of an archive."""
 
 
 def child_environment(
-    kind: Kind, settings: Settings, listening: socket.socket | None = None
+    kind: Kind,
+    settings: Settings,
+    listening: socket.socket | None = None,
+    *,
+    waits: bool = False,
 ) -> dict[str, str]:
     """Return the whole environment of a child that shall load the same of what it needs.
 
     It holds secrets in the clear, so it is for starting processes, never for showing. The parent
-    has to let the child inherit `listening`.
+    has to let the child inherit `listening`. One that `waits` begins with a byte on its standard
+    input.
     """
     prefixes = (*_ALWAYS, *_of_libraries(settings))
     env = {
@@ -98,7 +105,18 @@ def child_environment(
     if listening is not None:
         env[LISTENING_FD] = str(listening.fileno())
     env[_PARENT_PID] = str(os.getpid())
+    if waits:
+        env[_WAITS] = "1"
     return env
+
+
+def wait_to_begin() -> None:
+    """Return at once, or where the parent wants so when it lets this process begin.
+
+    Where the parent is gone the process ends.
+    """
+    if os.environ.pop(_WAITS, "") and not sys.stdin.buffer.read(1):
+        sys.exit(0)
 
 
 def _of_libraries(settings: Settings) -> Iterator[str]:

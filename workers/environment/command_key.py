@@ -1,4 +1,4 @@
-"""A private key that lies elsewhere, in a KMS or a token, and signs through a program.
+"""Signs through a program with a private key that lies elsewhere, in a KMS or a token.
 
 A line of a key file names it: the public half, a space, and the program with its arguments. The
 program reads the message from its standard input and writes the signature, as raw bytes, to its

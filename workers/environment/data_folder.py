@@ -1,4 +1,4 @@
-"""The folder that holds one installation's ledger, embedded Redis and run-time facts.
+"""Keeps the folder that holds one installation's ledger, embedded Redis and run-time facts.
 
 One process tree uses a folder at a time. The proof is an exclusive flock on the file `lock`:
 the kernel gives it up with the process, however that ends, so there is nothing to clean up after
@@ -99,7 +99,7 @@ class DataFolder:
             DataFolderUnsafeError: others could read or plant what is in it.
             DataFolderUnusableError: it cannot be created or looked at.
         """
-        with _errors_named(self.path):
+        with _name_errors(self.path):
             self.path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             check_folder(self.path)
             for path in (self.lock_path, self.runtime_path, *_files_of(self.ledger_path)):
@@ -112,7 +112,7 @@ class DataFolder:
             DataFolderUnsafeError, DataFolderUnusableError: see `make`.
         """
         try:
-            with _errors_named(self.path):
+            with _name_errors(self.path):
                 self.make()
                 with tempfile.TemporaryFile(dir=self.path, buffering=0) as file:
                     return file.write(bytes(ROOM_BYTES)) == ROOM_BYTES
@@ -122,7 +122,7 @@ class DataFolder:
             return False
 
     @contextmanager
-    def locked(self) -> Iterator["DataFolder"]:
+    def lock(self) -> Iterator["DataFolder"]:
         """Creates the folder (mode 0700) when missing and holds its lock while the block runs.
 
         Run-time facts that a killed holder left are removed first, and ours at the end.
@@ -131,7 +131,7 @@ class DataFolder:
             DataFolderBusyError: another process, or another block of this one, holds it.
             DataFolderUnsafeError, DataFolderUnusableError: see `make`; or it cannot be written.
         """
-        with _errors_named(self.path):
+        with _name_errors(self.path):
             self.make()
             self.redis_dir.mkdir(mode=FOLDER_MODE, exist_ok=True)
             check_folder(self.redis_dir)
@@ -141,7 +141,7 @@ class DataFolder:
                 raise DataFolderBusyError(self.path, _read_pid(fd))
             _held_fds.add(fd)
             self._fd = fd
-            with _errors_named(self.path):
+            with _name_errors(self.path):
                 _write_pid(fd)
                 self.remove_runtime()
             try:
@@ -162,7 +162,7 @@ class DataFolder:
         Raises:
             DataFolderUnusableError: we may not look into the folder.
         """
-        with _errors_named(self.path):
+        with _name_errors(self.path):
             try:
                 fd = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             except (FileNotFoundError, NotADirectoryError):
@@ -179,13 +179,13 @@ class DataFolder:
         """Replaces the run-time facts (ports, urls, pids) as a whole; readers never see half.
 
         Raises:
-            DataFolderNotLockedError: called outside `locked`.
+            DataFolderNotLockedError: called outside `lock`.
             DataFolderUnusableError: they cannot be written.
         """
         if self._fd is None:
             raise DataFolderNotLockedError(f"{DataFolderNotLockedError.code}: {self.path}")
         draft = self.runtime_path.with_suffix(".json.new")
-        with _errors_named(self.path):
+        with _name_errors(self.path):
             # The lock makes us the only writer: a draft that is there was left by a killed one.
             draft.unlink(missing_ok=True)
             fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
@@ -202,7 +202,7 @@ class DataFolder:
         """
         if not self.in_use():
             return None
-        with _errors_named(self.path):
+        with _name_errors(self.path):
             try:
                 # An administrator may look at a service's tree.
                 if os.geteuid() != 0:
@@ -224,7 +224,7 @@ def _files_of(ledger_path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _errors_named(path: Path) -> Iterator[None]:
+def _name_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except UnsafePathError as error:

@@ -7,7 +7,7 @@ log's tree, and the schema. `rotulus verify` looks at all of it.
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from kernel.ledger.replication import Replication
 from kernel.ledger.store.tables import HasStandbys
 from kernel.records.head_acceptance import standing_findings
 from kernel.verify.recent import audit_since, mark_before_last
+from workers.environment.archive_files import NAME_ARCHIVE, NO_ARCHIVE
 from workers.environment.checkpoint_key import is_handed_over, last_signed_size
 from workers.environment.data_folder import DataFolder
 from workers.environment.key_file import keys_in, seal_keys
@@ -27,9 +28,10 @@ from workers.environment.ledger_access import (
     ledger_place,
     open_record,
     open_store,
-    shown_archive,
+    printable_archive,
 )
-from workers.environment.machine_limits import ROOM_WANTED_BYTES, limits_seen
+from workers.environment.machine_limits import ROOM_WANTED_BYTES, current_limits
+from workers.environment.output import command_line
 from workers.environment.private_files import check_folder
 from workers.environment.settings import Settings
 
@@ -48,17 +50,11 @@ TODO_BY_CODE: Final = {
     "ledger_unavailable": "name it by ROTULUS_DATA_DIR or ROTULUS_DATABASE_URL, or `rotulus up`",
     "ledger_schema_older": "stop every process, back up, `rotulus migrate`",
     "ledger_file_damaged": TODO_VERIFY,
-    "checkpoint_key_unusable": "see the file; `rotulus thought key` makes keys that sign seals,"
-    " `rotulus checkpoint key` those of a log",
+    "checkpoint_key_unusable": "see the file; `rotulus thought key FILE --name NAME` makes"
+    " keys that sign seals, `rotulus checkpoint key FILE --origin ORIGIN` those of a log",
     "witness_policy_invalid": "mend the file that ROTULUS_WITNESS_POLICY names",
 }
 """What to do about what kept a check from looking, by its code."""
-
-DAMAGED: Final = frozenset({"chain", "record"})
-"""The components of readiness under which damaged records are named."""
-
-NO_ARCHIVE: Final = "there is no place for an archive, so rows stay in the database, however old"
-NAME_ARCHIVE: Final = "name a folder or a bucket by ROTULUS_ARCHIVE_URL"
 
 LOST: Final = "a failover to it loses the answered work that it has not received"
 IN_STEP_TODO: Final = (
@@ -103,16 +99,12 @@ EXPECTED: Final[dict[str, tuple[str, State, str]]] = {
 
 def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     """Yield what is to be said of what the settings name, subject by subject."""
-    checks = (
-        *(_machine, _folder, _disk, _database, _standbys),
-        *(_record, _archive, _keys, _log_keys),
-    )
-    for check in checks:
-        yield from guarded(check, settings)
+    for subject, check in _CHECKS.items():
+        yield from guard_check(subject, check, settings)
 
 
-def guarded(
-    check: Callable[[Settings], Iterator[Diagnosis]], settings: Settings
+def guard_check(
+    subject: str, check: Callable[[Settings], Iterator[Diagnosis]], settings: Settings
 ) -> Iterator[Diagnosis]:
     """Yield what a check says, and why it cannot look where it fails."""
     try:
@@ -120,13 +112,12 @@ def guarded(
     except Exception as error:  # noqa: BLE001 - what keeps it from being looked at is the answer
         text, code = str(error), getattr(error, "code", type(error).__name__)
         what = text if text.startswith(code) else f"{code}: {text}"
-        subject = check.__name__.removeprefix("_").replace("_", " ")
         yield Diagnosis(subject, "problem", what, TODO_BY_CODE.get(code, ""))
 
 
 def _machine(settings: Settings) -> Iterator[Diagnosis]:
     # The disk has a check of its own.
-    seen = [limit for limit in limits_seen(settings.data_dir, 0) if limit.fitness != "ok"]
+    seen = [limit for limit in current_limits(settings.data_dir, 0) if limit.fitness != "ok"]
     for limit in seen:
         state: State = "problem" if limit.fitness == "unfit" else "note"
         yield Diagnosis("machine", state, limit.what, limit.todo)
@@ -137,7 +128,7 @@ def _machine(settings: Settings) -> Iterator[Diagnosis]:
 def _folder(settings: Settings) -> Iterator[Diagnosis]:
     path = DataFolder(settings.data_dir).path
     if not path.exists():
-        where = "rotulus up" if settings.database_url is None else "the first gateway"
+        where = "`rotulus up`" if settings.database_url is None else "the first gateway"
         yield Diagnosis("folder", "note", f"{path} is not there", f"{where} makes it")
         return
     check_folder(path)
@@ -239,7 +230,7 @@ def _end_of(view: LedgerView) -> Iterator[Diagnosis]:
 
 
 def _archive(settings: Settings) -> Iterator[Diagnosis]:
-    where, days = shown_archive(ledger_place(settings)), settings.kernel_retention_days
+    where, days = printable_archive(ledger_place(settings)), settings.kernel_retention_days
     if where is None:
         yield Diagnosis("archive", "note", NO_ARCHIVE, NAME_ARCHIVE)
     elif not days:
@@ -256,8 +247,15 @@ def _quarantine_problems(view: LedgerView) -> Iterator[Diagnosis]:
         named = [f"{rows} of the log: quarantined"] if rows else []
         named += [f"{', '.join(map(str, each.records))}: damaged"] if each.records else []
         what = f"{'; '.join(named)} since {each.found_at}: {each.finding}"
-        todo = "`rotulus verify`, mend or explain it, then `rotulus quarantine lift`"
-        yield Diagnosis("record", "problem", what, f"{todo} {each.quarantine_id}")
+        lift = command_line(
+            "rotulus",
+            "quarantine",
+            "lift",
+            operands=[each.quarantine_id],
+            options=["--reason", "TEXT", "--authority", "NAME"],
+        )
+        todo = f"`rotulus verify`, mend or explain it, then `{lift}`"
+        yield Diagnosis("record", "problem", what, todo)
 
 
 def _went_back(view: LedgerView) -> Iterator[Diagnosis]:
@@ -265,7 +263,8 @@ def _went_back(view: LedgerView) -> Iterator[Diagnosis]:
     for each in standing.values():
         known, there = (each[name]["ec_sequence_number"] for name in ("known", "found"))
         what = f"the ledger went back: {each['gateway']} knew {known} rows and found {there}"
-        todo = "`rotulus ledger lost`; then the right database, or `rotulus ledger accept-head`"
+        accept = "`rotulus ledger accept-head --reason TEXT --authority NAME`"
+        todo = f"`rotulus ledger lost`; then the right database, or {accept}"
         yield Diagnosis("record", "problem", what, todo)
 
 
@@ -276,7 +275,7 @@ def _keys(settings: Settings) -> Iterator[Diagnosis]:
             "keys",
             "note",
             "seals of sessions and rounds are not signed",
-            "`rotulus thought key FILE`, and ROTULUS_SEAL_KEY",
+            "`rotulus thought key FILE --name NAME`, and ROTULUS_SEAL_KEY",
         )
         return
     keys = seal_keys(path)
@@ -289,7 +288,7 @@ def _keys(settings: Settings) -> Iterator[Diagnosis]:
 def _log_keys(settings: Settings) -> Iterator[Diagnosis]:
     path = settings.checkpoint_key
     if path is None:
-        todo = "`rotulus checkpoint key FILE`, and ROTULUS_CHECKPOINT_KEY"
+        todo = "`rotulus checkpoint key FILE --origin ORIGIN`, and ROTULUS_CHECKPOINT_KEY"
         yield Diagnosis("log keys", "note", "the log is not signed, so nobody holds it", todo)
         return
     names = ", ".join(f"{key.verifier.name} ({key.verifier.kind.name})" for key in keys_in(path))
@@ -303,3 +302,17 @@ def _log_keys(settings: Settings) -> Iterator[Diagnosis]:
     if path.absolute().is_relative_to(DataFolder(settings.data_dir).path):
         todo = "move it out: a backup that is put back brings what was signed with it"
         yield Diagnosis("log keys", "note", f"{path} is in the data folder", todo)
+
+
+_CHECKS: Mapping[str, Callable[[Settings], Iterator[Diagnosis]]] = {
+    "machine": _machine,
+    "folder": _folder,
+    "disk": _disk,
+    "database": _database,
+    "standbys": _standbys,
+    "record": _record,
+    "archive": _archive,
+    "keys": _keys,
+    "log keys": _log_keys,
+}
+"""By the subject, in the order in which they are told."""

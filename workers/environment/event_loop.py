@@ -1,4 +1,4 @@
-"""The event loop of a process that serves connections: uvloop's where it is installed.
+"""Chooses the event loop of a process that serves connections: uvloop's where it is installed.
 
 It sends the head and the body of an answer in one call to the system, and takes less CPU time for
 sockets, timers and wake-ups than asyncio's own (decision workers/0091).

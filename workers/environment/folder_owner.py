@@ -1,4 +1,4 @@
-"""The owner of a folder: a file in it names the ledger, and another ledger's gateway is refused.
+"""Names the ledger that owns a folder, in a file of it; another ledger's gateway is refused.
 
 Two ledgers that archive into one folder, or let their effects appear in one, mix what nobody can
 tell apart afterwards (decision workers/0371). A folder in which nothing lies yet is nobody's. A
@@ -58,7 +58,7 @@ def claim_folders(settings: Settings, mark: LedgerMark) -> None:
     url = settings.archive_url or ""
     if url.startswith("s3:"):
         with suppress(ArchiveUnavailable):
-            there = S3Files(url, ANSWER_S).claimed(ARCHIVE_OWNER, _content(mark))
+            there = S3Files(url, ANSWER_S).claim(ARCHIVE_OWNER, _content(mark))
             _refuse_another(there, mark, url.rstrip("/"), ARCHIVE_OWNER, "ROTULUS_ARCHIVE_URL")
 
 

@@ -1,4 +1,4 @@
-"""The host names that a process answers to: an explicit list.
+"""Lists the host names that a process answers to.
 
 A page elsewhere can let a name of its own point at our address (DNS rebinding). Its reader's
 browser then sends that name as the host, which is not on the list.

@@ -1,4 +1,4 @@
-"""Files of signing keys: made by a command, of mode 0600, a key a line, held by one process.
+"""Keeps signing keys in files: made by a command, of mode 0600, a key a line, for one process.
 
 A name has one or more keys, each of another kind. A file that is there is never written over: what
 its keys signed has to be continued.
@@ -58,7 +58,7 @@ def write_keys(path: Path, keys: Iterable[FileKey]) -> None:
 
 
 @contextmanager
-def held_keys(path: Path) -> Iterator[tuple[FileKey, ...]]:
+def hold_keys(path: Path) -> Iterator[tuple[FileKey, ...]]:
     """Read the keys of a file and hold them: no other process does meanwhile.
 
     Raises:

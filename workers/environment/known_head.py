@@ -1,4 +1,4 @@
-"""The head that a gateway knew last, in a file: so that it notices a ledger that was put back.
+"""Keeps the head that a gateway knew last in a file, so that it notices a ledger that was put back.
 
 The file is a hint and no record. It names the ledger that it is about, so a folder whose ledger is
 another one by now has no hint. A gateway that stops, or finds that its ledger went back, leaves
@@ -13,7 +13,7 @@ import orjson
 import structlog
 
 from kernel.ledger.head_watch import Answered, Memory, Remembered
-from kernel.records.head_acceptance import head_of, stated_head
+from kernel.records.head_acceptance import head_document, head_of
 from workers.environment.checkpoint_folder import write_whole
 from workers.environment.private_files import FILE_MODE, UnsafePathError, check_file
 
@@ -27,7 +27,7 @@ class KnownHead(NamedTuple):
     memory: Memory
 
 
-def read_known(path: Path) -> KnownHead | None:
+def read_known_head(path: Path) -> KnownHead | None:
     """Return what a file says; None where there is none, or it says nothing that can be read."""
     try:
         check_file(path)
@@ -39,15 +39,15 @@ def read_known(path: Path) -> KnownHead | None:
         return None
 
 
-def write_known(path: Path, known: KnownHead, *, synced: bool) -> None:
+def write_known_head(path: Path, known: KnownHead, *, synced: bool) -> None:
     """Write what a process knows to a file, as a whole."""
     memory = known.memory
     document = {
         "ledger_id": known.ledger_id,
-        "known": stated_head(memory.known),
-        "since": None if memory.since is None else stated_head(memory.since),
+        "known": head_document(memory.known),
+        "since": None if memory.since is None else head_document(memory.since),
         "remembered": [
-            (stated_head(part.head), [tuple(each) for each in part.answered])
+            (head_document(part.head), [tuple(each) for each in part.answered])
             for part in memory.remembered
         ],
     }

@@ -1,4 +1,4 @@
-"""The policy that a file of the settings states, and the keys of this log beside it."""
+"""Reads the policy that a file of the settings states, and the keys of this log beside it."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,48 +1,38 @@
 """Opens the record for the command line, without the right to write."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 from pydantic import SecretStr
 
-from kernel.landscape.runtime.views import query_run
-from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds, answer_query
 from kernel.ledger.archive import Archive
 from kernel.ledger.damage import Damage
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.log_tree import LogTree
-from kernel.ledger.sqlite import catalog as sqlite_catalog
 from kernel.ledger.sqlite import schema as sqlite_schema
 from kernel.ledger.sqlite.checkpoint import fold
-from kernel.ledger.sqlite.damage import file_faults
 from kernel.ledger.sqlite.store import SqliteStore
-from kernel.ledger.store.catalog import StorageFault
 from kernel.ledger.store.tables import Store
-from kernel.values.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
+from kernel.values.errors import LedgerUnavailable
 from kernel.values.host import Host
-from kernel.verify import Verification, unreadable, verify
-from kernel.verify.expected import ExpectedHead
-from kernel.verify.since import KeptTree, verify_since
-from kernel.verify.stretches import ROWS_MIN
-from kernel.verify.violation import record_violation
 from workers.environment.archive_files import FolderFiles, archive_at
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_clock import LedgerClock
-from workers.environment.ledger_founding import found_file
+from workers.environment.ledger_founding import create_ledger_file
 from workers.environment.settings import DATABASE_CONNECTIONS, Settings
 from workers.environment.system_host import system_host
-from workers.environment.verifying_processes import VerifyingProcesses
 
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
 
 T = TypeVar("T")
+
+DAMAGED: Final = frozenset({"chain", "record"})
+"""The components of readiness under which damaged records are named."""
 
 _log = structlog.get_logger(__name__)
 
@@ -88,7 +78,7 @@ def archive_of(place: LedgerPlace) -> Archive:
     return Archive(None if folder is None else FolderFiles(folder))
 
 
-def shown_archive(place: LedgerPlace) -> str | None:
+def printable_archive(place: LedgerPlace) -> str | None:
     """Return the folder or the URL of a ledger's archive; None where none is named."""
     if isinstance(place, ArchivedPlace):
         return place.archive_url
@@ -101,7 +91,7 @@ def _folder_beside(database: Database) -> Path | None:
     return database.with_name("archive") if isinstance(database, Path) else None
 
 
-def shown_place(place: LedgerPlace) -> str:
+def printable_place(place: LedgerPlace) -> str:
     """Return a place as it may be shown: a URL without its user and password."""
     database = _database_of(place)
     if isinstance(database, Path):
@@ -154,7 +144,7 @@ def open_ledger(
     return _watch_for_damage(Ledger(store, host or system_host(), archive_of(place)))
 
 
-def founded_ledger(
+def open_or_create_ledger(
     place: LedgerPlace,
     host: Host,
     *,
@@ -171,7 +161,7 @@ def founded_ledger(
     """
     file = file_of(place)
     if file is not None:
-        found_file(file, host)
+        create_ledger_file(file, host)
     store = open_store(place, connections=connections)
     try:
         if clock is not None:
@@ -244,7 +234,9 @@ def open_record(place: LedgerPlace) -> Iterator[LedgerView]:
     try:
         with ledger.view() as view:
             if _is_unfounded(view):
-                raise LedgerUnavailable(f"no ledger at {shown_place(place)}: it was never founded")
+                raise LedgerUnavailable(
+                    f"no ledger at {printable_place(place)}: it was never founded"
+                )
             yield view
     finally:
         ledger.close()
@@ -260,126 +252,9 @@ def read_record(place: LedgerPlace, question: Callable[[LedgerView], T]) -> T:
         return question(view)
 
 
-def query_record(place: LedgerPlace, sql: str, bounds: QueryBounds) -> QueryAnswer:
-    """Run one SELECT on the tables of a ledger.
-
-    Raises:
-        QueryRefused: `query_refused`, `query_failed`, `query_timed_out`.
-        LedgerUnavailable: when there is no ledger there, or it cannot be reached.
-        LedgerSchemaDiffers: when its tables have another version.
-    """
-    with closing(open_store(place, read_only=True)) as store:
-        return answer_query(store, sql, bounds, time.monotonic)
-
-
-def query_runtime_run(
-    place: LedgerPlace, run_id: str, sql: str, bounds: QueryBounds
-) -> QueryAnswer:
-    """Run one SELECT of SQLite on the records of a run of the runtime; see `query_run`.
-
-    Raises:
-        LandscapeRefused: `landscape_unknown`.
-        QueryRefused: `query_refused`, `query_failed`, `query_timed_out`.
-        LedgerUnavailable: when there is no ledger there, or it cannot be reached.
-        LedgerSchemaDiffers: when its tables have another version.
-    """
-    with open_record(place) as view:
-        return query_run(view, run_id, sql, bounds, time.monotonic)
-
-
 def _is_unfounded(view: LedgerView) -> bool:
     """Tell whether there are tables with nothing in them: who made them was killed there."""
     try:
         return view.is_empty()
     except Exception:  # noqa: BLE001 - what is damaged is for whoever reads on to name
         return False
-
-
-def verify_file(
-    place: LedgerPlace,
-    progress: Callable[[int, int], None],
-    *,
-    expect_head: ExpectedHead | None = None,
-    processes: int | None = None,
-    rows_min: int = ROWS_MIN,
-) -> Verification:
-    """Verify everything in a ledger, as of now; a file that cannot be read is a finding too.
-
-    A log of `rows_min` rows or more is walked by further processes while this one folds it: with
-    this one as many as `processes`, or as there are processors.
-
-    Raises:
-        VerificationProcessDied: when one of them did.
-        LedgerUnavailable: when there is no ledger there, or it cannot be reached.
-        LedgerSchemaDiffers: when its tables are of another version.
-    """
-    damage = _damage(place)
-    try:
-        with (
-            open_record(place) as view,
-            closing(
-                VerifyingProcesses(partial(open_record, place), processes, rows_min)
-            ) as helpers,
-        ):
-            return verify(
-                view, progress=progress, expect_head=expect_head, damage=damage, helpers=helpers
-            )
-    except LedgerCorrupt as error:
-        return unreadable(damage or [StorageFault("ledger", "file", "page_damaged", str(error))])
-    except (LedgerUnavailable, LedgerSchemaDiffers) as error:
-        damage = damage or _stated_version(place, error)
-        if not damage:
-            raise
-        return unreadable(damage)
-
-
-def verify_file_since(
-    place: LedgerPlace,
-    kept: KeptTree,
-    progress: Callable[[int, int], None],
-    *,
-    expect_head: ExpectedHead | None = None,
-) -> Verification:
-    """Verify what a ledger has recorded since a tree head that was kept.
-
-    Raises:
-        LedgerUnavailable: when there is no ledger there, or it cannot be reached.
-        LedgerSchemaDiffers: when its tables are of another version.
-    """
-    try:
-        with open_record(place) as view:
-            return verify_since(view, kept, progress=progress, expect_head=expect_head)
-    except LedgerCorrupt as error:
-        return unreadable([StorageFault("ledger", "file", "page_damaged", str(error))])
-
-
-def _damage(place: LedgerPlace) -> list[StorageFault]:
-    file = file_of(place)
-    if file is None or not file.is_file():
-        return []
-    try:
-        return file_faults(file)
-    except OSError as error:
-        raise LedgerUnavailable(f"{file}: {error.strerror}") from error
-
-
-def _stated_version(place: LedgerPlace, error: Exception) -> list[StorageFault]:
-    """Name a version that only the header states, beside tables that are this program's."""
-    file = file_of(place)
-    if file is None or not isinstance(error, LedgerSchemaDiffers):
-        return []
-    return sqlite_catalog.misstated_version(file)
-
-
-def record_findings(place: LedgerPlace, verification: Verification) -> str | None:
-    """Leave a durable receipt of what a verification found, and return its id.
-
-    Raises:
-        LedgerUnavailable: when the ledger cannot be written.
-    """
-    ledger = open_ledger(place)
-    try:
-        with ledger.transaction() as transaction:
-            return record_violation(transaction, verification)
-    finally:
-        ledger.close()

@@ -1,4 +1,4 @@
-"""The time that decides: that of the ledger's server, carried on by a clock that never steps.
+"""Tells the time that decides: that of the ledger's server, carried on by a clock that never steps.
 
 What is decided by time (whether a key still has its answer, when a delay is over, when a message
 expires) must come out alike at every gateway. So a gateway asks its database server for the time

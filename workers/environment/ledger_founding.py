@@ -1,4 +1,4 @@
-"""A ledger is there with all of its genesis rows, or it is not there.
+"""Founds a ledger: it is there with all of its genesis rows, or it is not there.
 
 The file is made under another name and gets its own in one step, so a process that is killed in the
 middle leaves no ledger that lacks something. What it leaves is the draft, which the next one that
@@ -27,7 +27,7 @@ def draft_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.founding")
 
 
-def found_file(path: Path, host: Host) -> None:
+def create_ledger_file(path: Path, host: Host) -> None:
     """Found a ledger at a path where there is no file; where there is one, change nothing.
 
     Raises:

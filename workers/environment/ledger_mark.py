@@ -9,7 +9,7 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import ledger_id_of
 from kernel.values.errors import KernelError
 from queues.redis.watch import LedgerMark
-from workers.environment.ledger_access import ledger_place, shown_place
+from workers.environment.ledger_access import ledger_place, printable_place
 from workers.environment.settings import Settings
 
 
@@ -18,13 +18,15 @@ def mark_in(view: LedgerView, settings: Settings) -> LedgerMark | None:
     ledger_id = ledger_id_of(view)
     if ledger_id is None:
         return None
-    return LedgerMark(ledger_id, f"{shown_place(ledger_place(settings))} on {socket.gethostname()}")
+    return LedgerMark(
+        ledger_id, f"{printable_place(ledger_place(settings))} on {socket.gethostname()}"
+    )
 
 
 def mark_of(ledger: Ledger, settings: Settings) -> Callable[[], Awaitable[LedgerMark | None]]:
     """Return what reads the mark of a ledger off the event loop; None where it cannot be read.
 
-    A worker may have no right to read the mail's key; then the gateways alone know the mark.
+    A worker may have no right to read the id; then the gateways alone know the mark.
     """
 
     def read() -> LedgerMark | None:

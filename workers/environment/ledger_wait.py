@@ -25,12 +25,12 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 
-async def opened(open_ledger: Callable[[], T], wait_s: float = WAIT_S) -> T:
-    """Open a ledger, as `answered` does it."""
-    return await answered(partial(anyio.to_thread.run_sync, open_ledger), wait_s)
+async def open_patiently(open_ledger: Callable[[], T], wait_s: float = WAIT_S) -> T:
+    """Open a ledger, as `retry_until_answer` does it."""
+    return await retry_until_answer(partial(anyio.to_thread.run_sync, open_ledger), wait_s)
 
 
-async def answered(work: Callable[[], Awaitable[T]], wait_s: float = WAIT_S) -> T:
+async def retry_until_answer(work: Callable[[], Awaitable[T]], wait_s: float = WAIT_S) -> T:
     """Do what needs the ledger, again and again for a while; the log says once what is awaited.
 
     Raises:

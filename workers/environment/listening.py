@@ -1,4 +1,4 @@
-"""The sockets at which processes listen: bound once, also on behalf of a child.
+"""Binds the sockets at which processes listen: once, also on behalf of a child.
 
 A parent that binds for its child keeps the port for as long as it lives (decision workers/0080). So
 no other program ever answers there, not even while the child is dead: only the two of them hold the

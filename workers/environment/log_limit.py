@@ -11,7 +11,11 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, Final
 
-CALLERS_LOGGERS: Final = ("uvicorn", "workers.api", "workers.dashboard", "workers.mcp")
+_WORKERS: Final = __package__.rpartition(".")[0]
+CALLERS_LOGGERS: Final = (
+    "uvicorn",
+    *(f"{_WORKERS}.{room}" for room in ("api", "dashboard", "mcp")),
+)
 """Loggers, with those below them, whose lines a caller causes."""
 
 LINES_MAX: Final = 20

@@ -1,4 +1,4 @@
-"""One line for each event, on standard error, through one pipeline.
+"""Writes one line for each event, on standard error, through one pipeline.
 
 Rules:
 - Lines of libraries (uvicorn, arq) and our own take the same way: they look alike and are
@@ -21,7 +21,7 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from workers.environment.log_limit import CallersLimit
-from workers.environment.output import shown, shown_json, shown_text
+from workers.environment.output import escape_json, printable_line, printable_text
 
 REDACTED = "[redacted]"
 
@@ -117,14 +117,14 @@ def _scrub(value: object, depth: int) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return _scrubbed_text(value)
+        return _scrub_text(value)
     if depth >= _DEPTH_MAX:
         return "[too deep]"
     if isinstance(value, Mapping):
         return {str(key): _redact(str(key), item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_scrub(item, depth + 1) for item in value]
-    return _scrubbed_text(_repr(value))
+    return _scrub_text(_repr(value))
 
 
 def _repr(value: object) -> str:
@@ -134,7 +134,7 @@ def _repr(value: object) -> str:
         return f"<{type(value).__name__} without repr>"
 
 
-def _scrubbed_text(text: str) -> str:
+def _scrub_text(text: str) -> str:
     text = _URL_CREDENTIALS.sub(f"://{REDACTED}@", text)
     text = _SECRET_PARAMETER.sub(rf"\1{REDACTED}", text)
     return _BEARER.sub(rf"\1 {REDACTED}", text)
@@ -144,10 +144,10 @@ def _render_json(_logger: object, _method: str, event_dict: EventDict) -> str:
     first = {key: event_dict.pop(key) for key in _FIRST_KEYS if key in event_dict}
     line = {**first, **event_dict}
     try:
-        return shown_json(orjson.dumps(line).decode())
+        return escape_json(orjson.dumps(line).decode())
     except TypeError:
         # Integers beyond 64 bits and lone surrogates: rare, and the standard library takes them.
-        return shown_json(json.dumps(line, default=repr))
+        return escape_json(json.dumps(line, default=repr))
 
 
 def _console(*, colors: bool) -> list[Processor]:
@@ -160,7 +160,7 @@ def _console(*, colors: bool) -> list[Processor]:
 def _escape_controls(_logger: object, _method: str, event_dict: EventDict) -> EventDict:
     """Keeps a logged text from breaking the line or steering the terminal."""
     return {
-        key: (shown_text if key in _MULTILINE_KEYS else shown)(value)
+        key: (printable_text if key in _MULTILINE_KEYS else printable_line)(value)
         if isinstance(value, str)
         else value
         for key, value in event_dict.items()

@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 
 @contextmanager
-def watched_loop(limit_s: float) -> Iterator[None]:
+def watch_loop(limit_s: float) -> Iterator[None]:
     """End this process where the loop that runs here stands still for the limit."""
     over = threading.Event()
     arguments = (get_running_loop(), threading.get_ident(), limit_s, over)

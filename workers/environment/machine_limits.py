@@ -71,7 +71,7 @@ class _Amount:
     unit: int
     todo: str
 
-    def seen(self) -> LimitSeen:
+    def look(self) -> LimitSeen:
         there = self.read()
         if there is None:
             return LimitSeen(self.name, "ok", f"{self.name}: no limit")
@@ -132,9 +132,9 @@ _AMOUNTS: Final = (
 )
 
 
-def limits_seen(folder: Path, room_bytes: int = ROOM_WANTED_BYTES) -> Iterator[LimitSeen]:
+def current_limits(folder: Path, room_bytes: int = ROOM_WANTED_BYTES) -> Iterator[LimitSeen]:
     """Yield every limit as it is now; `room_bytes` is what should be free where the folder is."""
-    yield from (amount.seen() for amount in _AMOUNTS)
+    yield from (amount.look() for amount in _AMOUNTS)
     encoding = sys.getfilesystemencoding().lower()
     if encoding != "utf-8":
         todo = "set LC_ALL=C.UTF-8, or PYTHONUTF8=1"
@@ -166,7 +166,7 @@ def expect_fit(folder: Path) -> Sequence[LimitSeen]:
     Raises:
         MachineUnfitError: naming each limit within which a process cannot work, and what to do.
     """
-    seen = [*limits_seen(folder)]
+    seen = [*current_limits(folder)]
     unfit = [f"{limit.what}: {limit.todo}" for limit in seen if limit.fitness == "unfit"]
     if unfit:
         raise MachineUnfitError("; ".join(unfit))

@@ -1,4 +1,4 @@
-"""The writer of everything that a command prints, and of what stands on its standard streams.
+"""Writes everything that a command prints, and knows what stands on its standard streams.
 
 Rules:
 - Texts of strangers reach no terminal as they are: what is not printable (control characters,
@@ -20,8 +20,9 @@ import sys
 import threading
 import traceback
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, TextIO
 
@@ -43,7 +44,7 @@ class OutputFailed(Exception):
         """Whether a reader, such as `head`, wants no more."""
 
 
-def shown(text: str) -> str:
+def printable_line(text: str) -> str:
     r"""Return one line of text in which whatever is not seen is escaped, as `\x1b` is.
 
     A tab stays as it is.
@@ -55,12 +56,12 @@ def shown(text: str) -> str:
     )
 
 
-def shown_text(text: str) -> str:
-    """Return a text of several lines, each of them as `shown` returns it."""
-    return "\n".join(map(shown, text.split("\n")))
+def printable_text(text: str) -> str:
+    """Return a text of several lines, each of them as `printable_line` returns it."""
+    return "\n".join(map(printable_line, text.split("\n")))
 
 
-def shown_json(text: str, encoding: str = "utf-8") -> str:
+def escape_json(text: str, encoding: str = "utf-8") -> str:
     """Return the same JSON in which whatever is not seen, or cannot be encoded, is escaped."""
     if text.isascii() and "\x7f" not in text:
         return text
@@ -68,7 +69,7 @@ def shown_json(text: str, encoding: str = "utf-8") -> str:
     return "".join(
         each
         if each in "\n\r" or (not _is_hidden(each) and (has_all or each.isascii()))
-        else _escaped_in_json(each)
+        else _escape_in_json(each)
         for each in text
     )
 
@@ -77,14 +78,21 @@ def _is_hidden(each: str) -> bool:
     return each != "\t" and unicodedata.category(each) in _HIDDEN_CATEGORIES
 
 
-def _escaped_in_json(each: str) -> str:
+def _escape_in_json(each: str) -> str:
     units = each.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def command_line(*words: object) -> str:
-    """Return a command as a shell takes it, whatever its words hold."""
-    return shlex.join(map(str, words))
+def command_line(
+    *words: object, operands: Sequence[object] = (), options: Sequence[object] = ()
+) -> str:
+    """Return a command as a shell takes it, whatever its words hold.
+
+    Its operands stand behind its words, and `--` before them where one begins with a hyphen.
+    """
+    begins_with_hyphen = any(str(operand).startswith("-") for operand in operands)
+    behind = (*options, "--", *operands) if begins_with_hyphen else (*operands, *options)
+    return shlex.join(map(str, (*words, *behind)))
 
 
 def echo(*lines: str) -> None:
@@ -93,23 +101,23 @@ def echo(*lines: str) -> None:
     Raises:
         OutputFailed: they cannot be written.
     """
-    _print("".join(f"{shown(line)}\n" for line in lines or ("",)))
+    _print("".join(f"{printable_line(line)}\n" for line in lines or ("",)))
 
 
 def echo_text(text: str) -> None:
     """Print a text of several lines of ours as it is laid out; raises as `echo` does."""
-    _print(shown_text(text))
+    _print(printable_text(text))
 
 
 def echo_json(document: Any) -> None:
     """Print a document as JSON, indented; raises as `echo` does."""
     content = orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
-    _print(shown_json(content, _encoding(sys.stdout)) + "\n")
+    _print(escape_json(content, _encoding(sys.stdout)) + "\n")
 
 
 def echo_json_line(document: Any) -> None:
     """Print a document as a line of JSON; raises as `echo` does."""
-    _print(shown_json(orjson.dumps(document).decode(), _encoding(sys.stdout)) + "\n")
+    _print(escape_json(orjson.dumps(document).decode(), _encoding(sys.stdout)) + "\n")
 
 
 def write_json_bytes(content: bytes) -> None:
@@ -119,10 +127,21 @@ def write_json_bytes(content: bytes) -> None:
         OutputFailed: they cannot be written.
     """
     if sys.stdout.isatty():
-        _print(shown_json(content.decode(), _encoding(sys.stdout)))
+        _print(escape_json(content.decode(), _encoding(sys.stdout)))
         return
     with _failing():
         sys.stdout.buffer.write(content)
+
+
+def wants_colours() -> bool:
+    """Tell whether what is printed on standard output may have colours."""
+    wanted = os.environ.get("FORCE_COLOR") or sys.stdout.isatty()
+    return bool(wanted) and not os.environ.get("NO_COLOR")
+
+
+def time_of_day() -> str:
+    """Return the time as the clock on somebody's wall shows it."""
+    return f"{datetime.now().astimezone():%H:%M:%S}"
 
 
 def flush_output() -> None:
@@ -142,17 +161,17 @@ def announce(*lines: str) -> None:
 
 def say(*lines: str, stream: TextIO | None = None) -> None:
     """Print lines on standard error, or another stream; what it does not take is dropped."""
-    write_raw("".join(f"{shown(line)}\n" for line in lines or ("",)), stream)
+    write_raw("".join(f"{printable_line(line)}\n" for line in lines or ("",)), stream)
 
 
 def say_text(text: str) -> None:
     """Print a text of several lines of ours on standard error, as it is laid out."""
-    write_raw(shown_text(text))
+    write_raw(printable_text(text))
 
 
 def forward(line: bytes) -> None:
     """Print on standard error what a child wrote."""
-    write_raw(shown_text(line.decode(errors="backslashreplace")))
+    write_raw(printable_text(line.decode(errors="backslashreplace")))
 
 
 def write_raw(text: str, stream: TextIO | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Every setting, and the only place that reads the environment.
+"""Declares every setting, and is the only place that reads the environment.
 
 Rules:
 - A process loads its settings once, at its start, and hands the frozen object on.
@@ -9,6 +9,7 @@ Rules:
 import ipaddress
 import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,10 +33,12 @@ from actors.sharding import SHARDS_DEFAULT, SHARDS_MAX
 from kernel.rollback.confirmation import KEY_BYTES_MIN
 from kernel.values.pressure import DEFAULT_THROTTLE_OPS_PER_SEC, Capacity
 from kernel.values.priorities import PRIORITIES_OF
+from kernel.work.retry_policy import RetryPolicy
 from queues.redis.keys import KEY_PREFIX, KEY_PREFIX_PATTERN, URL_SCHEMES
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
 from workers.environment.entry_points import ELIMINATION_STORES, MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names
+from workers.environment.retry_spec import check_retries, policies_of
 from workers.environment.urls import (
     UrlProblem,
     http_problem,
@@ -132,6 +135,7 @@ def _versions(value: str) -> str:
 
 
 Capacities = Annotated[str, Field(max_length=4096), AfterValidator(check_capacities)]
+Retries = Annotated[str, Field(max_length=4096), AfterValidator(check_retries)]
 Reserves = Annotated[str, Field(max_length=4096), AfterValidator(check_reserves)]
 
 
@@ -281,11 +285,11 @@ class Settings(BaseSettings):
         "the proxy leaves it on; one that takes it off needs no setting.",
     )
     port: int = Field(
-        default=0,
+        default=GATEWAY_PORT,
         ge=0,
         le=65_535,
-        description="Port that the gateway binds; 0: any free port. "
-        f"A gateway started on its own takes {GATEWAY_PORT} when this is unset.",
+        description="Port that the gateway binds, where its clients look for it; 0: any free port, "
+        "which `rotulus demo` takes when this is unset.",
     )
     gateway_url: HttpUrl = Field(
         default=f"http://127.0.0.1:{GATEWAY_PORT}",
@@ -309,7 +313,13 @@ class Settings(BaseSettings):
         max_length=512,
         pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
         description="Jobs of one's own: the `App` at MODULE:NAME, which is looked for in the "
-        "current folder as well; gateways and workers need the same.",
+        "current folder as well; workers alone need it.",
+    )
+    retries: Retries | None = Field(
+        default=None,
+        description="How often queues try what failed: QUEUE=ATTEMPTS/PAUSE_S/LONGEST_PAUSE_S, "
+        "separated by commas; a queue that is named goes by this whatever its code says, and `*` "
+        "stands for those that state nothing.",
     )
     elimination_store: str | None = Field(
         default=None,
@@ -695,14 +705,14 @@ class Settings(BaseSettings):
         return self.checkpoint_folder or self.data_dir / "published"
 
     @property
-    def gateway_port(self) -> int:
-        """The port of a gateway that is started on its own, 0 only when asked for."""
-        return self.port if "port" in self.model_fields_set else GATEWAY_PORT
-
-    @property
     def host_names(self) -> frozenset[str]:
         """The names that are answered to besides the loopback's."""
         return frozenset() if self.allowed_hosts is None else listed_names(self.allowed_hosts)
+
+    @property
+    def retry_policies(self) -> Mapping[str, RetryPolicy]:
+        """Return the policies that are stated, by queue and by `*`."""
+        return policies_of(self.retries)
 
     @property
     def kernel_capacities(self) -> dict[str, Capacity]:
@@ -727,7 +737,7 @@ class Settings(BaseSettings):
         other_urls = self.other_gateway_urls.split(",") if self.other_gateway_urls else ()
         return (str(self.gateway_url), *other_urls)
 
-    def replaced(self, **changes: Any) -> Self:
+    def with_changes(self, **changes: Any) -> Self:
         """Returns checked settings in which the given fields are changed.
 
         Raises:
@@ -751,7 +761,7 @@ def load_settings(**overrides: Any) -> Settings:
     if settings.checkpoint_key is None:
         with suppress(OSError):  # what cannot be looked at is somebody else's
             if made.is_file():
-                return settings.replaced(checkpoint_key=made)
+                return settings.with_changes(checkpoint_key=made)
     return settings
 
 

@@ -1,4 +1,4 @@
-"""The real clock and the real randomness, taken here and handed in everywhere else.
+"""Takes the real clock and the real randomness, which are handed in everywhere else.
 
 Random bytes are drawn in advance, each thread for itself: asking the system releases the
 interpreter's lock, and a thread that wants ten bytes would wait for whatever another one computes.

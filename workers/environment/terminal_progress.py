@@ -1,11 +1,11 @@
-"""Progress on a terminal as one line that changes, elsewhere as a line now and then."""
+"""Shows progress on a terminal as one line that changes, elsewhere as a line now and then."""
 
 import sys
 import time
 from types import TracebackType
 from typing import Self, TextIO
 
-from workers.environment.output import say, shown, write_raw
+from workers.environment.output import printable_line, say, write_raw
 
 BAR_CHARS = 24
 REPAINT_EVERY_S = 0.1
@@ -56,7 +56,7 @@ class Progress:
             return
         self._shown_s = now_s
         before, after = ("\r\x1b[K", "") if self._terminal else ("", "\n")
-        write_raw(f"{before}  {shown(f'{self._title}: {text}')}{after}", self._stream)
+        write_raw(f"{before}  {printable_line(f'{self._title}: {text}')}{after}", self._stream)
 
 
 def bar(done: int, total: int) -> str:

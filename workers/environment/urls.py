@@ -1,4 +1,4 @@
-"""URLs of the settings, read whole by the library that will use them (decision workers/0380).
+"""Reads URLs of the settings whole, by the library that will use them (decision workers/0380).
 
 A password with a character that is not encoded is cut in two by whoever reads the URL, and its
 second half is then a host, a path or a parameter, which messages show. So a URL is refused that is

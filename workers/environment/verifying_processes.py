@@ -1,4 +1,4 @@
-"""Processes that walk stretches of a log while the process that verifies it folds it.
+"""Walks stretches of a log in processes while the process that verifies it folds it.
 
 Each opens the ledger by itself, to read, takes one stretch, answers once and ends. It ends as well
 when its parent does: a signal from the terminal is the parent's to answer, a parent that was killed

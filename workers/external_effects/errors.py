@@ -1,4 +1,4 @@
-"""The errors of effects outside; each says whether trying again can help."""
+"""Defines the errors of effects outside; each says whether trying again can help."""
 
 import errno
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ class ExternalEffectError(Exception):
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Turn what the file system raises into an `ExternalEffectError`."""
     try:
         yield

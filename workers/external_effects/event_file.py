@@ -1,4 +1,4 @@
-"""A file of events, one JSON object on a line, appended durably and once for each request.
+"""Appends events to a file, one JSON object on a line, durably and once for each request.
 
 Two gateways may take themselves for the owner for a moment. So an event is appended under a lock on
 the file, after whoever appends has shown there that it is the owner, and after the lines were read
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import orjson
 
-from workers.external_effects.errors import ExternalEffectError, translated
+from workers.external_effects.errors import ExternalEffectError, translate_errors
 from workers.external_effects.write_once_folder import OutsideFolder, WrittenFile
 
 LINE_MAX_BYTES = 64 * 1024
@@ -71,7 +71,7 @@ class EventFile:
         line = event + b"\n"
         if len(line) > LINE_MAX_BYTES:
             raise ExternalEffectError("external_event_too_large", f"{len(line)} bytes")
-        with translated(), self._folder.opened(self._parts[:-1]) as folder:
+        with translate_errors(), self._folder.open_folder(self._parts[:-1]) as folder:
             fd = _open(folder, self._parts[-1])
             try:
                 _lock(fd, self._lock_wait_s)

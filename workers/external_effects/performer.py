@@ -36,10 +36,10 @@ from kernel.records.external import EXTERNAL_QUEUE
 from kernel.values.canonical import sha256_hex
 from kernel.values.errors import LedgerUnavailable
 from workers.environment.folder_owner import FolderOfAnotherLedgerError
-from workers.external_effects.errors import ExternalEffectError, translated
+from workers.external_effects.errors import ExternalEffectError, translate_errors
 from workers.external_effects.event_file import EventFile
 from workers.external_effects.handlers import EVENTS, HANDLERS, Outside, Performed
-from workers.external_effects.requests import read_asked
+from workers.external_effects.requests import read_effect
 from workers.external_effects.write_once_folder import OutsideFolder
 
 ATTEMPTS_MAX = 10
@@ -212,10 +212,10 @@ class ExternalEffects:
             self._expect_owner()
             with self._ledger.view() as view:
                 if not self._is_claimed:
-                    with translated():
+                    with translate_errors():
                         self._claim(view)
                     self._is_claimed = True
-                effect_request = read_asked(view, request)
+                effect_request = read_effect(view, request)
             return HANDLERS[canonical_kind(effect_request.document["effect_kind"])](
                 effect_request, self._outside
             )

@@ -7,7 +7,7 @@ from kernel.model.envelope import Envelope
 from kernel.records.content import recorded_content
 from kernel.records.share_links import share_link
 from kernel.records.typed import LIVE
-from kernel.transaction.outbound import held_back
+from kernel.transaction.outbound import outbound_hold
 from kernel.values.canonical import canonicalize
 
 RESTRICTED = "external_source_restricted"
@@ -47,7 +47,7 @@ class EffectRequest:
         return str(self.document["target_ref"])
 
 
-def read_asked(view: LedgerView, request: Request) -> EffectRequest:
+def read_effect(view: LedgerView, request: Request) -> EffectRequest:
     """Read what performing a request takes.
 
     Raises:
@@ -60,15 +60,17 @@ def read_asked(view: LedgerView, request: Request) -> EffectRequest:
     content = recorded_content(view, document) if "content_hash" in document["payload"] else None
     link = share_link(view, document["target_ref"])
     stands = link is not None and link["state"] == "active"
-    return EffectRequest(request.request_id, document, content, stands, _held_back(view, document))
+    return EffectRequest(
+        request.request_id, document, content, stands, _outbound_hold(view, document)
+    )
 
 
-def _held_back(view: LedgerView, document: Document) -> str | None:
+def _outbound_hold(view: LedgerView, document: Document) -> str | None:
     """Ask once more what was asked when the effect was decided: it may be otherwise by now."""
     stated = view.envelope(document["operation_id"])
     if stated is None:
         return UNKNOWN
-    held = held_back(view, Envelope.model_validate_json(canonicalize(stated)))
+    held = outbound_hold(view, Envelope.model_validate_json(canonicalize(stated)))
     if held is not None:
         return _HELD_BACK[held.reason]
     node_ref = document["payload"].get("content_node_ref")

@@ -1,4 +1,4 @@
-"""Files below one folder: written whole or not at all, once, and never outside of it.
+"""Writes files below one folder: whole or not at all, once, and never outside of it.
 
 1. Every folder on the way is opened from the one above it and may not be a link, so no path leads
    out, whatever somebody puts there meanwhile.
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
-from workers.external_effects.errors import ExternalEffectError, translated
+from workers.external_effects.errors import ExternalEffectError, translate_errors
 
 CONTENT_MAX_BYTES = MAX_ENVELOPE_BYTES
 PARTS_MAX = 64
@@ -64,7 +64,11 @@ class OutsideFolder:
             raise ExternalEffectError("external_content_too_large", message)
         _check(parts)
         draft = hashlib.sha256("/".join(parts).encode()).hexdigest()
-        with translated(), self.opened(parts[:-1]) as folder, self.opened((DRAFTS,)) as drafts:
+        with (
+            translate_errors(),
+            self.open_folder(parts[:-1]) as folder,
+            self.open_folder((DRAFTS,)) as drafts,
+        ):
             try:
                 _write_draft(drafts, draft, content)
                 _link(drafts, draft, folder, parts[-1], content)
@@ -81,14 +85,14 @@ class OutsideFolder:
             ExternalEffectError: `external_path_occupied` where this is no file of ours.
         """
         _check(parts)
-        with translated(), self.opened(parts[:-1]) as folder:
+        with translate_errors(), self.open_folder(parts[:-1]) as folder:
             try:
                 return _read(folder, parts[-1])
             except FileNotFoundError:
                 return None
 
     @contextmanager
-    def opened(self, parts: Sequence[str]) -> Iterator[int]:
+    def open_folder(self, parts: Sequence[str]) -> Iterator[int]:
         """Open a folder, making it and those above it where they are missing (mode 0700)."""
         current = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -6,7 +6,7 @@ The name is the same after a restart, so the gateway has its shards back at once
 """
 
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import anyio
@@ -19,8 +19,9 @@ from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.sessions.runtime import Handled, SessionLimits, SessionRuntime
 from actors.sharding.assignment import REQUESTS_OF, shard_of
 from actors.sharding.held_shards import HeldShards, SessionLease
+from actors.sharding.mail_key import MailKey
 from actors.sharding.shard_keeper import ShardKeeper, ShardListeners
-from actors.supervision import kept_up
+from actors.supervision import keep_running
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.ledger.ledger import Ledger
 from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable
@@ -48,9 +49,8 @@ class GatewayCluster:
     sessions: RoutedSessions
     keeper: ShardKeeper
     mailbox_consumer: MailboxConsumer
-    seal: MessageSeal
     mail: ShardMail
-    work_leases: Mapping[str, SessionLease]
+    work_leases: dict[str, SessionLease]
     """The right to relay the requests of each queue, to plan what they ask for, or to detect what
     operations imply."""
 
@@ -59,13 +59,18 @@ class GatewayCluster:
     sealing: Sealing
     """Who signs the seals of thoughts, and how many sessions a round has."""
 
+    def lease_work(self, queue: str) -> SessionLease:
+        """Return the lease under which a queue is relayed, made where there is none yet."""
+        new = SessionLease(self.held_shards, REQUESTS_OF.format(queue))
+        return self.work_leases.setdefault(queue, new)
+
     def owner_url(self, session_id: str) -> str | None:
         """Return the URL of the other gateway that owns a session, where it advertises one."""
         shard = shard_of(session_id, self.held_shards.shards)
         urls = self.gateway_urls.urls
         if not urls or self.held_shards.fence_of(shard) is not None:
             return None
-        owner = self.keeper.owner_of(shard)
+        owner = self.keeper.expected_owner(shard)
         return None if owner in (None, self.keeper.gateway) else urls.get(owner)
 
     def absent_owner(self, session_id: str) -> str | None:
@@ -76,21 +81,28 @@ class GatewayCluster:
         """
         return self.keeper.absent_owner(shard_of(session_id, self.held_shards.shards))
 
-    async def found(self) -> None:
-        """Give a new ledger its shards, and take the key of its gateways' mail.
+    def absent_owners(self) -> dict[int, str]:
+        """Return the recorded gateway of each shard that no living gateway owns."""
+        owners = {
+            shard: self.keeper.absent_owner(shard) for shard in range(self.held_shards.shards)
+        }
+        return {shard: owner for shard, owner in owners.items() if owner is not None}
+
+    async def initialize_ledger(self) -> None:
+        """Give a new ledger its shards and its id.
 
         Raises:
             LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
         """
-        self.seal.use(await self.keeper.found_ledger())
+        await self.keeper.initialize_ledger()
 
     async def begin(self) -> None:
         """Take the shards that this gateway may have at once; one alone then serves everything.
 
         Raises:
-            LedgerUnavailable: see `found`.
+            LedgerUnavailable: see `initialize_ledger`.
         """
-        await self.found()
+        await self.initialize_ledger()
         await self.keeper.look()
         try:
             await self.keeper.turn()
@@ -103,8 +115,8 @@ class GatewayCluster:
             tasks.start_soon(self.runtime.run)
             tasks.start_soon(self.keeper.run)
             tasks.start_soon(self.mailbox_consumer.run)
-            tasks.start_soon(kept_up, "work_notices", self.work_notices.run)
-            tasks.start_soon(kept_up, "gateway_urls", self.gateway_urls.run)
+            tasks.start_soon(keep_running, "work_notices", self.work_notices.run)
+            tasks.start_soon(keep_running, "gateway_urls", self.gateway_urls.run)
 
     async def leave(self) -> None:
         """Let the actors finish, and release every shard."""
@@ -138,24 +150,28 @@ def share_sessions(
 ) -> GatewayCluster:
     """Wire the sessions of a gateway to the ledger and to those of the other gateways."""
 
-    def shard_lost(shard: int) -> None:
+    def lose_shard(shard: int) -> None:
         keeper.lose(shard)
 
-    def mailboxes_lost() -> None:
+    def lose_mailboxes() -> None:
         sessions.give_up()
 
-    def shards_taken() -> None:
+    def take_shards() -> None:
         mailbox_consumer.wake()
         callbacks.shards_taken()
 
     def relaying() -> set[str]:
-        owners = {keeper.owner_of(lease.shard) for lease in work_leases.values()}
+        owners = {keeper.expected_owner(lease.shard) for lease in work_leases.values()}
         return {owner for owner in owners if owner not in (None, gateway)}
+
+    def use_mail_key(key: bytes, number: int) -> None:
+        seal.use(key, number)
+        mailbox_consumer.wake()
 
     def living() -> Collection[str]:
         return () if keeper.table is None else keeper.table.gateways
 
-    held_shards = HeldShards(settings.shards, lost=shard_lost)
+    held_shards = HeldShards(settings.shards, lost=lose_shard)
     work_leases = {
         queue: SessionLease(held_shards, REQUESTS_OF.format(queue))
         for queue in (*QUEUE_KINDS, CASCADE_QUEUE, IMPLICATIONS)
@@ -189,19 +205,19 @@ def share_sessions(
     leases = ShardLeases(redis, gateway, inbox, int(settings.shard_lease_s * 1000))
     keeper = ShardKeeper(
         ledger,
-        gateway,
         held_shards,
         leases,
+        MailKey(gateway, use_mail_key, ledger.host.random_bytes),
         runtime,
         committer,
         lease_s=settings.shard_lease_s,
-        listeners=ShardListeners(mailboxes_lost, shards_taken),
+        listeners=ShardListeners(lose_mailboxes, take_shards),
     )
     sessions = RoutedSessions(
         runtime,
         held_shards,
         mail,
-        keeper.owner_of,
+        keeper.expected_owner,
         gateway,
         ledger.host,
         reply_s=reply_s,
@@ -210,7 +226,7 @@ def share_sessions(
         mail,
         held_shards,
         runtime,
-        answered=sessions.answered,
+        answered=sessions.deliver_answer,
         answers_lost=sessions.give_up,
         leases_changed=keeper.wake,
         work_recorded=callbacks.work_recorded,
@@ -221,7 +237,6 @@ def share_sessions(
         sessions,
         keeper,
         mailbox_consumer,
-        seal,
         mail,
         work_leases,
         WorkNotices(inbox, relaying),

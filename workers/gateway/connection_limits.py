@@ -57,15 +57,15 @@ def connections_max() -> int:
     return max(1, files_max - FILES_KEPT)
 
 
-def bounded(make: Make, limit: int) -> Make:
+def limit_connections(make: Make, limit: int) -> Make:
     """Return a factory of protocols, which refuses every request on a connection too many."""
 
-    def made(*, server_state: Any, **options: Any) -> asyncio.Protocol:
+    def make_limited(*, server_state: Any, **options: Any) -> asyncio.Protocol:
         if len(server_state.connections) >= limit:
             return _Refusing()
         return make(server_state=server_state, **options)
 
-    return made
+    return make_limited
 
 
 class _Refusing(asyncio.Protocol):

@@ -5,25 +5,25 @@ the last snapshot.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-import anyio.to_thread
+import anyio
 import orjson
 
 from actors.commit.refusal_units import SET_ASIDE
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.belief.record import shown_survivors
+from kernel.belief.record import read_survivors
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
 from kernel.ledger.store.tables import PAGE_ROWS, Row
-from kernel.work.pauses import pauses_of
+from kernel.work.pauses import Pause
 from kernel.work.receipts import CLOSED
 from queues.errors import QueueError
 from queues.leases.lease_holder import capacity_of
+from queues.queue.items import QueueDepth
 from queues.queue.work_queue import WorkQueue
 from queues.redis.dropped import DROPPED
 from workers.api.services import Services
@@ -48,19 +48,33 @@ from workers.dashboard.snapshot import (
     Worker,
 )
 from workers.environment.system_host import now_ms, utc_now
+from workers.views.attention_facts import (
+    FleetFacts,
+    RecordFacts,
+    deaths_of_tree,
+    facts_of,
+    fleet_facts,
+)
+from workers.views.attention_items import AttentionItem
+from workers.views.attention_rules import attention_items
 from workers.views.backlog import backlog
+from workers.views.checkpoints import CheckpointStatusDocument
 from workers.views.late_workers import is_late
 from workers.views.records import RequestCounts, count_requests
 from workers.views.session_lists import session_state
 
-TAIL_ROWS = 20
+TAIL_ROWS = 15
 SESSIONS_SHOWN = 50
 HASH_CHARS = 12
 NOBODY_SHOWN = "(nobody)"
 
 BEST_EFFORT = "background_low_priority"
 
+REDIS_S = 1.5
+"""How long Redis may take over a part; the hub waits five seconds for all of them."""
+
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(slots=True)
@@ -89,6 +103,7 @@ class _LedgerPart:
     requests: Requests
     set_aside: tuple[SetAsideRequest, ...]
     counts: RequestCounts
+    attention: RecordFacts
     pauses: dict[str, tuple[str, ...]]
     """What is paused of a queue, a sentence each."""
 
@@ -102,9 +117,6 @@ class LiveSource:
 
     services: Services
     lease_slots: int
-    tree: Callable[[], Mapping[str, Any] | None] = lambda: None
-    """What the parent of this machine's processes says of them; None where there is none."""
-
     _version: int = 0
     _rows: Rate = field(default_factory=Rate)
     _completed: dict[str, Rate] = field(default_factory=lambda: defaultdict(Rate))
@@ -112,6 +124,7 @@ class LiveSource:
     _rejections: Counter[str] = field(default_factory=Counter)
     _receipts_seen: int = 0
     _events: dict[str, int] = field(default_factory=dict)
+    _events_in_all: int = 0
     _sessions_seen_us: int = 0
 
     async def read(self) -> DashboardSnapshot:
@@ -119,73 +132,86 @@ class LiveSource:
         self._version += 1
         now = utc_now()
         record = await _part("ledger", lambda: self.services.read(self._read_ledger))
+        fleet = await self._redis(lambda: fleet_facts(self.services))
+        checkpoint = await _part("published log", self.services.checkpoint)
+        deaths = await _part("process tree", lambda: deaths_of_tree(self.services))
         completed_per_s: dict[str, float] = {}
         if record.value is not None:
             for name, count in record.value.completed.items():
                 completed_per_s[name] = self._completed[name].per_s(count, record.read_at)
 
-        def of(pick: Callable[[_LedgerPart], T]) -> SnapshotPart[T]:
-            value = None if record.value is None else pick(record.value)
-            return SnapshotPart("ledger", record.read_at, value, record.error)
-
         return DashboardSnapshot(
             version=self._version,
             time=now,
-            queues=await _part("Redis", lambda: self._queues(record.value, completed_per_s)),
-            leases=await _part("Redis", self._leases),
-            workers=await _part("Redis", self._workers),
-            sessions=of(lambda value: value.sessions),
-            counters=of(lambda value: value.counters),
-            ledger=of(lambda value: value.ledger),
-            checkpoint=await _part("published log", self._checkpoint),
-            gateways=of(lambda value: value.gateways),
-            rejections=of(lambda value: value.rejections),
-            requests=of(lambda value: value.requests),
-            dropped=await _part("gateway and workers", self._dropped_counts),
-            set_aside=of(lambda value: value.set_aside),
-            deaths=await _part("process tree", self._deaths),
+            attention=self._attention(record, fleet, checkpoint, deaths),
+            queues=_of(fleet, lambda seen: self._queues(seen, record.value, completed_per_s)),
+            leases=await self._redis(self._leases),
+            workers=_of(fleet, _workers),
+            sessions=_of(record, lambda value: value.sessions),
+            counters=_of(record, lambda value: value.counters),
+            ledger=_of(record, lambda value: value.ledger),
+            checkpoint=_of(checkpoint, _checkpoint),
+            gateways=_of(record, lambda value: value.gateways),
+            rejections=_of(record, lambda value: value.rejections),
+            requests=_of(record, lambda value: value.requests),
+            # Where Redis is away, what this process dropped is still known.
+            dropped=SnapshotPart(
+                "gateway and workers", fleet.read_at, _dropped_counts(fleet.value)
+            ),
+            set_aside=_of(record, lambda value: value.set_aside),
+            deaths=_of(deaths, _deaths),
         )
 
-    async def _dropped_counts(self) -> tuple[Count, ...]:
-        counts = Counter(DROPPED)
-        # Where Redis is away, what this process dropped is still known.
-        with suppress(QueueError):
-            for beat in await self.services.work.heartbeats.alive():
-                counts.update(beat.dropped)
-        return tuple(Count(*pair) for pair in counts.most_common())
+    async def _redis(self, read: Callable[[], Awaitable[T]]) -> SnapshotPart[T]:
+        """Read a part of Redis; one that hangs takes no other part with it."""
 
-    async def _checkpoint(self) -> PublishedCheckpoint:
-        status = await self.services.checkpoint()
-        checkpoint, problem = status["checkpoint"], status["problem"]
-        reason = "" if problem is None else f"{problem['code']}: {problem['message']}"
-        if checkpoint is None:
-            return PublishedCheckpoint("", "nothing is published", "", "", reason)
-        head, origin = checkpoint["tree_head"] or "", checkpoint["origin"] or ""
-        return PublishedCheckpoint(
-            checkpoint["verdict"], checkpoint["message"], head, origin, reason
+        async def in_time() -> T:
+            if (problem := self.services.work.redis_watch.problem) is not None:
+                raise QueueError("queue_unavailable", str(problem))
+            with anyio.fail_after(REDIS_S):
+                return await read()
+
+        return await _part("Redis", in_time)
+
+    def _attention(
+        self,
+        record: SnapshotPart[_LedgerPart],
+        fleet: SnapshotPart[FleetFacts],
+        checkpoint: SnapshotPart[CheckpointStatusDocument],
+        deaths: SnapshotPart[tuple[Mapping[str, Any], ...]],
+    ) -> SnapshotPart[tuple[AttentionItem, ...]]:
+        parts: dict[str, SnapshotPart[Any]] = {
+            "ledger": record,
+            "redis": fleet,
+            "published log": checkpoint,
+        }
+        facts = facts_of(
+            self.services,
+            None if record.value is None else record.value.attention,
+            fleet.value,
+            checkpoint.value,
+            deaths.value or (),
+            {name: part.error for name, part in parts.items() if part.error is not None},
         )
+        items = tuple(attention_items(facts))
+        return SnapshotPart("ledger, Redis and gateway", record.read_at, items)
 
-    async def _deaths(self) -> tuple[Death, ...]:
-        facts = await anyio.to_thread.run_sync(self.tree) or {}
-        return tuple(
-            Death(**{**death, "at": datetime.fromisoformat(death["at"])})
-            for death in facts.get("died_alike", ())
-        )
-
-    async def _queues(
-        self, record: _LedgerPart | None, completed_per_s: Mapping[str, float]
+    def _queues(
+        self, fleet: FleetFacts, record: _LedgerPart | None, completed_per_s: Mapping[str, float]
     ) -> tuple[Queue, ...]:
         return tuple(
-            [
-                await self._queue(queue, record, completed_per_s.get(name, 0.0))
-                for name, queue in self.services.work.queues.items()
-            ]
+            self._queue(queue, fleet.depths[name], record, completed_per_s.get(name, 0.0))
+            for name, queue in tuple(self.services.work.queues.items())
+            if name in fleet.depths
         )
 
-    async def _queue(
-        self, queue: WorkQueue, record: _LedgerPart | None, completed_per_s: float
+    def _queue(
+        self,
+        queue: WorkQueue,
+        depth: QueueDepth,
+        record: _LedgerPart | None,
+        completed_per_s: float,
     ) -> Queue:
-        depth = await queue.depth()
         counts = None if record is None else record.counts
         open_requests = 0 if counts is None else counts["open_by_queue"].get(queue.name, 0)
         stands = backlog(depth, open_requests)
@@ -213,10 +239,10 @@ class LiveSource:
         )
 
     async def _leases(self) -> tuple[LeaseView, ...]:
-        return tuple([await self._lease(resource) for resource in self.services.work.queues])
+        return tuple([await self._lease(resource) for resource in tuple(self.services.work.queues)])
 
     async def _lease(self, resource: str) -> LeaseView:
-        held = await self.services.work.leases.held(resource)
+        held = await self.services.work.leases.active_leases(resource)
         at_ms = now_ms()
         leases = tuple(
             Hold(lease.holder, str(lease.token), lease.expires_at_ms - at_ms)
@@ -224,24 +250,6 @@ class LiveSource:
         )
         slots = int(capacity_of(self.lease_slots).total.slots)
         return LeaseView(resource, slots, len(leases), leases)
-
-    async def _workers(self) -> Fleet:
-        at_ms = now_ms()
-        workers = tuple(
-            Worker(
-                beat.worker_id,
-                beat.pid,
-                beat.queues,
-                beat.slots,
-                beat.completed,
-                beat.failed,
-                beat.in_flight,
-                at_ms - beat.seen_at_ms,
-                "late" if is_late(beat, at_ms) else "alive",
-            )
-            for beat in await self.services.work.heartbeats.alive()
-        )
-        return Fleet(workers, len(workers))
 
     def _read_ledger(self, view: LedgerView) -> _LedgerPart:
         head = view.head()
@@ -251,6 +259,8 @@ class LiveSource:
         requests = count_requests(view)
         outcomes = requests["outcomes"]
         newest = view.newest_belief_sessions(SESSIONS_SHOWN)
+        now_us = self.services.ledger.host.now_us()
+        attention = self.services.attention.look(view, head, requests, now_us)
         return _LedgerPart(
             ledger=LedgerPicture(
                 str(head.ec_sequence_number),
@@ -259,9 +269,7 @@ class LiveSource:
                 tuple(_tail_row(view, row) for row in view.log_tail(TAIL_ROWS)),
             ),
             sessions=NewestSessions(tuple(_session(row) for row in newest), len(self._events)),
-            counters=Counters(
-                head.ec_sequence_number, sum(self._events.values()) - len(self._events)
-            ),
+            counters=Counters(head.ec_sequence_number, self._events_in_all - len(self._events)),
             gateways=_gateways(view),
             rejections=tuple(Count(*pair) for pair in self._rejections.most_common()),
             requests=Requests(
@@ -271,9 +279,10 @@ class LiveSource:
             ),
             set_aside=tuple(map(_set_aside, view.receipts_of_kind(SET_ASIDE, limit=TAIL_ROWS))),
             counts=requests,
-            pauses=_pauses(view),
+            attention=attention,
+            pauses=_pauses(attention.pauses),
             # Whatever was not asked for by a producer is an authority's, or an effect's outside.
-            completed={name: self._asked_for[name] for name in self.services.work.queues}
+            completed={name: self._asked_for[name] for name in tuple(self.services.work.queues)}
             | {AUTHORITY_QUEUE: outcomes["completed"] - self._asked_for.total()},
         )
 
@@ -298,7 +307,9 @@ class LiveSource:
             after_us=self._sessions_seen_us - 1, limit=PAGE_ROWS
         ):
             for row in rows:
-                self._events[row["session_id"]] = row["n_events"]
+                name, count = row["session_id"], row["n_events"]
+                self._events_in_all += count - self._events.get(name, 0)
+                self._events[name] = count
             self._sessions_seen_us = rows[-1]["updated_at_us"]
             if len(rows) < PAGE_ROWS:
                 return
@@ -319,6 +330,50 @@ async def _part(origin: str, read: Callable[[], Awaitable[T]]) -> SnapshotPart[T
     return SnapshotPart(origin, utc_now(), value)
 
 
+def _of(part: SnapshotPart[T], picture: Callable[[T], U]) -> SnapshotPart[U]:
+    """Return what a part that was read is shown as."""
+    value = None if part.value is None else picture(part.value)
+    return SnapshotPart(part.origin, part.read_at, value, part.error)
+
+
+def _workers(fleet: FleetFacts) -> Fleet:
+    workers = tuple(
+        Worker(
+            beat.worker_id,
+            beat.pid,
+            beat.queues,
+            beat.slots,
+            beat.completed,
+            beat.failed,
+            beat.in_flight,
+            fleet.at_ms - beat.seen_at_ms,
+            "late" if is_late(beat, fleet.at_ms) else "alive",
+        )
+        for beat in fleet.beats
+    )
+    return Fleet(workers, len(workers))
+
+
+def _dropped_counts(fleet: FleetFacts | None) -> tuple[Count, ...]:
+    counts = Counter(DROPPED)
+    for beat in () if fleet is None else fleet.beats:
+        counts.update(beat.dropped)
+    return tuple(Count(*pair) for pair in counts.most_common())
+
+
+def _checkpoint(status: CheckpointStatusDocument) -> PublishedCheckpoint:
+    checkpoint, problem = status["checkpoint"], status["problem"]
+    reason = "" if problem is None else f"{problem['code']}: {problem['message']}"
+    if checkpoint is None:
+        return PublishedCheckpoint("", "nothing is published", "", "", reason)
+    head, origin = checkpoint["tree_head"] or "", checkpoint["origin"] or ""
+    return PublishedCheckpoint(checkpoint["verdict"], checkpoint["message"], head, origin, reason)
+
+
+def _deaths(deaths: tuple[Mapping[str, Any], ...]) -> tuple[Death, ...]:
+    return tuple(Death(**{**death, "at": datetime.fromisoformat(death["at"])}) for death in deaths)
+
+
 def _age_ms(counts: RequestCounts, queue: str) -> int | None:
     recorded_at = counts["oldest_open_at"].get(queue)
     if recorded_at is None:
@@ -327,12 +382,13 @@ def _age_ms(counts: RequestCounts, queue: str) -> int | None:
     return max(0, int(age.total_seconds() * 1000))
 
 
-def _pauses(view: LedgerView) -> dict[str, tuple[str, ...]]:
+def _pauses(pauses: Sequence[Pause]) -> dict[str, tuple[str, ...]]:
     said = defaultdict[str, tuple[str, ...]](tuple)
-    for pause in pauses_of(view):
+    for pause in pauses:
         what = f"{pause.priority} paused" if pause.priority else "paused"
         by = f" by {pause.decided_by}" if pause.decided_by else ""
-        said[pause.queue] += (f"{what} since {pause.paused_at}{by}",)
+        since = pause.paused_at[:16].replace("T", " ")
+        said[pause.queue] += (f"{what} since {since} UTC{by}",)
     return dict(said)
 
 
@@ -368,7 +424,7 @@ def _session(row: Row) -> Session:
         title=row["title"],
         n_universe=row["n_universe"],
         n_survivors=row["n_survivors"],
-        survivors=tuple(shown_survivors(row["survivors_shown"])),
+        survivors=tuple(read_survivors(row["survivors_shown"])),
         last_activity=datetime.fromtimestamp(row["updated_at_us"] / 1_000_000, UTC),
         state=session_state(row),
     )

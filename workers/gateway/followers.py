@@ -1,4 +1,4 @@
-"""The loops of a gateway that follow the record, and what each of them is woken by.
+"""Starts the loops of a gateway that follow the record, and what each of them is woken by.
 
 A loop that is woken reads the ledger on a thread of its own, and a dozen of them at once fight with
 the next caller for the interpreter. So each is woken by what concerns it alone (decision
@@ -42,6 +42,10 @@ class Followers:
 
     def __init__(self) -> None:
         self._followers: list[Follower] = []
+
+    def remove(self, notify: Callable[[], None]) -> None:
+        """Have somebody woken no more."""
+        self._followers = [each for each in self._followers if each.notify != notify]
 
     def add(
         self,

@@ -9,7 +9,9 @@ with which it signs (decision workers/0350).
 Decision workers/0360 says why.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -22,13 +24,10 @@ from kernel.ledger.shards import ledger_id_of
 from kernel.ledger.store.tables import Replaceable
 from kernel.records.head_acceptance import record_finding
 from kernel.values.errors import LedgerUnavailable
-from workers.environment.known_head import KnownHead, read_known, write_known
+from workers.environment.known_head import KnownHead, read_known_head, write_known_head
 
 TICK_S = 1.0
 """Pause between two looks of a gateway that nobody asks for anything."""
-
-LOOKS_IN_A_TICK = 10
-"""How often a gateway looks in between whether a transaction has found something."""
 
 FILE_NAME = "known-head.json"
 KEY_SUFFIX = ".known-head"
@@ -73,11 +72,15 @@ class HeadKeeper:
 
     async def run(self, ledger: Ledger, *, halted: bool, end: Callable[[], None]) -> None:
         """Look at the ledger until the gateway has to begin anew, then call `end` once."""
-        watch = ledger.watch_of_head
+        watch, departed = ledger.watch_of_head, anyio.Event()
+        if watch is not None:
+            watch.when_halted = partial(
+                asyncio.get_running_loop().call_soon_threadsafe, departed.set
+            )
         while not await anyio.to_thread.run_sync(self._has_to_begin_anew, ledger, halted):
-            for _ in range(LOOKS_IN_A_TICK):
-                if watch is None or watch.problem is None:
-                    await anyio.sleep(TICK_S / LOOKS_IN_A_TICK)
+            if watch is None or watch.problem is None:
+                with anyio.move_on_after(TICK_S):
+                    await departed.wait()
         if watch is not None and watch.problem is not None:
             _log.critical("gateway_halts", departure=watch.problem.departure)
         end()
@@ -113,7 +116,7 @@ class HeadKeeper:
         if self._carried is not None:
             yield self._carried
         for path in self._paths:
-            known = read_known(path)
+            known = read_known_head(path)
             if known is not None and known.ledger_id == self._identity:
                 yield known.memory
 
@@ -144,7 +147,7 @@ class HeadKeeper:
     def _write(self, memory: Memory, *, synced: bool) -> None:
         for path in self._paths:
             try:
-                write_known(path, KnownHead(self._identity, memory), synced=synced)
+                write_known_head(path, KnownHead(self._identity, memory), synced=synced)
             except OSError as error:
                 _log.warning("known_head_not_kept", path=str(path), error=error.strerror)
 

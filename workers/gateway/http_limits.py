@@ -1,4 +1,4 @@
-"""The server's side of a connection, with a limit for everything that is read before a route.
+"""Limits everything that is read of a connection before a route.
 
 The parser keeps a header until it has all of it, however long that gets. So the bytes are counted
 and fed in pieces, and a request beyond a limit is answered at once with the error body that every

@@ -1,4 +1,4 @@
-"""The metrics of a gateway, its queues and its ledger at `/metrics`.
+"""Reads the metrics of a gateway, its queues and its ledger at `/metrics`.
 
 Operations and requests are counted when they end. Everything else is read from where it stands
 when somebody asks, at most once a second however many ask (decision workers/0043).
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 import anyio
-from fastapi import FastAPI
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from actors.commit.group_committer import CommittedTransaction, Committer
@@ -23,12 +23,13 @@ from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.records.implications.halts import count_halts
 from queues.errors import QueueError
 from queues.queue.items import QueueDepth
+from queues.queue.queue_view import depths_by_name
 from queues.queue.work_queue import WorkQueue
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
 from workers.environment.settings import Settings
 from workers.environment.system_host import utc_now
-from workers.telemetry.http_metrics import Measured, SpanTally, spans_told, values_dropped
+from workers.telemetry.http_metrics import SpanTally, dropped_counts, span_counts
 from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
 from workers.telemetry.metric_table import GATEWAY
 from workers.views.backlog import backlog
@@ -67,7 +68,7 @@ class GatewayMeasures:
 
         self._metrics = Metrics(GATEWAY, lambda: self.read)
 
-    def written(self, batch: CommittedTransaction) -> None:
+    def note_transaction(self, batch: CommittedTransaction) -> None:
         """Take note of a transaction that has ended."""
         self.commits["committed" if batch.durable else "rolled_back",] += 1
         self._metrics.observe("rotulus_commit_batch_units", batch.units)
@@ -75,11 +76,11 @@ class GatewayMeasures:
         for result in batch.results:
             self._count(result)
 
-    def mail_refused(self, kind: str) -> None:
+    def count_refused_mail(self, kind: str) -> None:
         """Count a message from elsewhere that was refused."""
         self.refused[kind,] += 1
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def note_answer(self, method: str, route: str, status: int, seconds: float) -> None:
         """Take note of a request whose answer begins."""
         self.requests[method, route, str(status)] += 1
         self._metrics.observe("rotulus_http_request_duration_seconds", seconds, route)
@@ -128,7 +129,7 @@ class GatewayMetrics:
         await self._put_damage(readings)
         open_requests = readings.get("rotulus_requests_open")
         await _part(readings, "redis", lambda part: self._redis(part, open_requests))
-        await _part(readings, "published_log", self._published_log)
+        await _part(readings, "published_log", self._read_published_log)
         return {
             **readings,
             "rotulus_operations_total": self.measures.operations,
@@ -136,8 +137,8 @@ class GatewayMetrics:
             "rotulus_commits_total": self.measures.commits,
             "rotulus_http_requests_total": self.measures.requests,
             "rotulus_mail_refused_total": self.measures.refused,
-            "rotulus_redis_values_dropped_total": values_dropped(),
-            "rotulus_trace_spans_total": spans_told(self.spans),
+            "rotulus_redis_values_dropped_total": dropped_counts(),
+            "rotulus_trace_spans_total": span_counts(self.spans),
         }
 
     def _process(self, readings: _Readings) -> None:
@@ -164,16 +165,16 @@ class GatewayMetrics:
         if (problem := await self.services.work.redis_watch.current()) is not None:
             raise QueueError("queue_refused", str(problem))
         work = self.services.work
-        for queue in work.queues.values():
-            depth = await queue.depth()
+        for name, depth in (await depths_by_name(work.queues)).items():
+            queue = work.queues[name]
             delayed = depth.delayed
             if open_requests is not None:
                 stands = backlog(depth, int(open_requests[queue.name,]))
                 delayed = stands.delayed
                 readings.put("rotulus_requests_held", stands.held, queue.name)
             _put_depth(readings, queue, depth, delayed)
-        for resource, most in work.slots.items():
-            held = await work.leases.held(resource)
+        for resource, most in tuple(work.slots.items()):
+            held = await work.leases.active_leases(resource)
             readings.put("rotulus_lease_slots_held", len(held), resource)
             readings.put("rotulus_lease_slots", most, resource)
         readings.put("rotulus_workers_alive", len(await work.heartbeats.alive()))
@@ -212,7 +213,7 @@ class GatewayMetrics:
         for table, count in (+counts).items():
             readings.put("rotulus_records_damaged", count, table)
 
-    async def _published_log(self, readings: _Readings) -> None:
+    async def _read_published_log(self, readings: _Readings) -> None:
         status = await self.services.checkpoint()
         checkpoint, problem = status["checkpoint"], status["problem"]
         if checkpoint is not None:
@@ -223,14 +224,15 @@ class GatewayMetrics:
             readings.put("rotulus_checkpoint_refused", 1.0, problem["code"])
 
 
-def install(app: FastAPI, metrics: GatewayMetrics) -> None:
-    """Measure every request of an application and let it answer `GET /metrics`."""
+def metrics_router(metrics: GatewayMetrics) -> APIRouter:
+    """Return the router that answers `GET /metrics`."""
+    router = APIRouter()
 
-    @app.get("/metrics", include_in_schema=False)
+    @router.get("/metrics", include_in_schema=False)
     async def scrape() -> Response:
         return Response(await metrics.text(), headers={**LIVE, "Content-Type": CONTENT_TYPE})
 
-    app.add_middleware(Measured, observe=metrics.measures.answered)
+    return router
 
 
 async def _part(

@@ -1,4 +1,4 @@
-"""The gateway process: opens the ledger, serves what `wiring` puts together, and stops in order.
+"""Runs the gateway process: opens the ledger, serves what `wiring` puts together, stops in order.
 
 A gateway takes its shards before its first request, so that one alone answers as soon as it
 listens. A stop has an order: streams end, the server finishes its requests, the shards are handed
@@ -18,10 +18,15 @@ from kernel.ledger.store.tables import HasStandbys, Store
 from queues.redis.connection import connect_redis
 from workers.environment.data_folder import DataFolder
 from workers.environment.folder_owner import claim_folders
-from workers.environment.ledger_access import LedgerPlace, file_of, founded_ledger, ledger_place
+from workers.environment.ledger_access import (
+    LedgerPlace,
+    file_of,
+    ledger_place,
+    open_or_create_ledger,
+)
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_mark import mark_of
-from workers.environment.ledger_wait import WAIT_S, answered, opened
+from workers.environment.ledger_wait import WAIT_S, open_patiently, retry_until_answer
 from workers.environment.listening import listen, port_of
 from workers.environment.machine_limits import begin_within_limits
 from workers.environment.memory import keep_trimming, settle_memory
@@ -51,13 +56,13 @@ async def serve_gateway(
     """
     folder = DataFolder(settings.data_dir)
     begin_within_limits(folder.path)
-    with listening or listen(settings.host, settings.gateway_port) as bound:
+    with listening or listen(settings.host, settings.port) as bound:
         folder.make()
         await _serve(settings, redis_url, bound)
 
 
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
-    queue_plugins(settings.app)  # their queues are in the table from here on
+    queue_plugins()  # those that are installed; workers register the others
     name = gateway_name(settings, port_of(listening))
     folder = DataFolder(settings.data_dir)
     keeper = HeadKeeper(name, folder.path, settings.checkpoint_key)
@@ -73,7 +78,7 @@ async def _serve_one(
     # A server may be away for a moment; an error of a file is there to stay.
     opening = partial(_open, place, clock, settings.database_connections, keeper)
     wait_s = 0 if file_of(place) is not None else WAIT_S
-    ledger, halted = await opened(opening, wait_s)
+    ledger, halted = await open_patiently(opening, wait_s)
     redis = connect_redis(redis_url, settings.redis_prefix)
     gateway = build_gateway(settings, ledger, redis, name, clock, halted=halted, close=keeper.close)
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
@@ -84,11 +89,11 @@ async def _serve_one(
     settle_memory()
     try:
         if not halted:
-            await answered(gateway.sharing.found, wait_s)
+            await retry_until_answer(gateway.sharing.initialize_ledger, wait_s)
             if (mark := await mark_of(ledger, settings)()) is not None:
                 await anyio.to_thread.run_sync(claim_folders, settings, mark)
             await gateway.services.work.redis_watch.refuse_another()
-            await answered(gateway.sharing.begin, wait_s)
+            await retry_until_answer(gateway.sharing.begin, wait_s)
         _log.info("gateway_listens", port=port_of(listening), gateway=name, halted=halted)
         # The server closes what it is given, and the next one listens on the same.
         serving = server.serve([listening.dup()])
@@ -110,7 +115,7 @@ def _open(
     Also tell whether it went back, so that the gateway stands halted.
     """
     host = system_host(clock.now_us)
-    ledger = founded_ledger(place, host, connections=connections, clock=clock)
+    ledger = open_or_create_ledger(place, host, connections=connections, clock=clock)
     try:
         with ledger.transaction() as transaction:
             purge_expired(transaction)
@@ -125,4 +130,4 @@ def name_standbys(store: Store) -> None:
     """Log what a failover from the server to one of its standbys could lose."""
     if isinstance(store, HasStandbys):
         for standby in store.replication().asynchronous:
-            _log.warning("standby_asynchronous", standby=standby.name, todo="rotulus doctor")
+            _log.warning("standby_asynchronous", standby=standby.name, todo="`rotulus doctor`")

@@ -1,4 +1,4 @@
-"""The spans of a gateway: the request, the mailbox, the commit, the way into the queue.
+"""Traces a gateway: the request, the mailbox, the commit, the way into the queue.
 
 The id of a request on the record is known only when it has been answered, so its spans are emitted
 then, with the times that they had (decision workers/0050).
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio.to_thread
-from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as HttpMessage
@@ -22,6 +21,7 @@ from actors.sessions.runtime import Sessions
 from kernel.ledger.ledger import Document
 from queues.queue.work_queue import WorkQueue
 from queues.redis.connection import RedisClient
+from workers.api.application import Application
 from workers.api.services import Report, Traceparents, Write
 from workers.telemetry.http_metrics import METHODS, NO_ROUTE
 from workers.telemetry.span_exporter import Attributes, Spans
@@ -50,7 +50,7 @@ class GatewayTraces:
     def __init__(self, spans: Spans) -> None:
         self.spans = spans
 
-    def handled(self, messages: Sequence[Message], taken_ns: int) -> None:
+    def note_batch(self, messages: Sequence[Message], taken_ns: int) -> None:
         """Emit the spans of a batch that an actor has answered: its wait and its commit."""
         now_ns, size = time.time_ns(), {"rotulus.messages": len(messages)}
         for message in messages:
@@ -96,7 +96,7 @@ class GatewayTraces:
     def write(self, write: Write) -> Write:
         """Return the same way to the next commit, told as one."""
 
-        async def traced(unit: Unit) -> Any:
+        async def trace_write(unit: Unit) -> Any:
             began_ns = time.time_ns()
             result = await write(unit)
             causes = list(causes_of(result))
@@ -114,12 +114,12 @@ class GatewayTraces:
                     )
             return result
 
-        return traced
+        return trace_write
 
     def report(self, report: Report) -> Report:
         """Return the same way to the next commit, told as one."""
 
-        async def traced(units: Sequence[Unit], traceparents: Traceparents) -> list[Any]:
+        async def trace_report(units: Sequence[Unit], traceparents: Traceparents) -> list[Any]:
             began_ns = time.time_ns()
             _join(traceparents)
             results = await report(units, traceparents)
@@ -134,9 +134,9 @@ class GatewayTraces:
                 )
             return results
 
-        return traced
+        return trace_report
 
-    def install(self, app: FastAPI) -> None:
+    def install(self, app: Application) -> None:
         """Emit a span for every request of an application that changes something."""
         app.add_middleware(_Requests, spans=self.spans)
 
@@ -176,7 +176,7 @@ class _Requests:
         began_ns, asking = time.time_ns(), _Asking()
         answered: dict[str, Any] = {"status": 500, "request_id": ""}
 
-        async def watched(message: HttpMessage) -> None:
+        async def send_watched(message: HttpMessage) -> None:
             if message["type"] == "http.response.start":
                 headers = Headers(raw=message["headers"])
                 answered.update(
@@ -186,7 +186,7 @@ class _Requests:
 
         token = _asking.set(asking)
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, send_watched)
         finally:
             _asking.reset(token)
             self._tell(scope, asking, answered, (began_ns, time.time_ns()))

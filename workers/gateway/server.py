@@ -1,23 +1,35 @@
-"""The HTTP server of a gateway: signals, an order of stopping, limits for each connection."""
+"""Runs the HTTP server of a gateway: signals, an order of stopping, limits for each connection."""
 
+import asyncio
 import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
+import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
 from workers.environment.listening import BACKLOG
-from workers.gateway.connection_limits import SlowClients, bounded, connections_max
+from workers.gateway.connection_limits import SlowClients, connections_max, limit_connections
 from workers.gateway.http_limits import LimitedProtocol
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 SHUTDOWN_S = 1
 KEEP_ALIVE_S = 15
 """Longer than clients keep a connection (httpx 5 s), or one is closed while it is asked again."""
+
+
+TICKS_A_SECOND = 10
+SECONDS_COUNTED = 86_400
+"""uvicorn counts tenths of a second, of a day at most."""
+
+
+def _wake_nobody() -> None:
+    """Do nothing before the server serves."""
 
 
 class GatewayServer(uvicorn.Server):
@@ -41,6 +53,8 @@ class GatewayServer(uvicorn.Server):
         self.is_to_begin_anew = False
         """Whether it has ended by itself, so that another one is to take its place."""
 
+        self._wake: Callable[[], object] = _wake_nobody
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handle the stop signals while the block runs."""
@@ -60,6 +74,7 @@ class GatewayServer(uvicorn.Server):
         for stop in self._stops:
             stop()
         super().handle_exit(sig, frame)
+        self._wake()
 
     def end(self) -> None:
         """Begin the shutdown without a signal, so that another server takes this one's place."""
@@ -67,6 +82,19 @@ class GatewayServer(uvicorn.Server):
         for stop in self._stops:
             stop()
         self.should_exit = True
+        self._wake()
+
+    async def main_loop(self) -> None:
+        """Renew the date of answers every second until the server has to stop.
+
+        uvicorn's own loop looks ten times a second whether it has to.
+        """
+        ended, second = asyncio.Event(), 0
+        self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)
+        while not await self.on_tick(second * TICKS_A_SECOND):
+            second = (second + 1) % SECONDS_COUNTED
+            with anyio.move_on_after(1):
+                await ended.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the requests in flight, then call `leave`."""
@@ -90,6 +118,6 @@ def server_config(app: ASGIApp) -> uvicorn.Config:
         lifespan="off",
     )
     config.load()
-    protocol = bounded(config.http_protocol_class, connections_max())
+    protocol = limit_connections(config.http_protocol_class, connections_max())
     config.http_protocol_class = protocol  # type: ignore[assignment]  # it is only called
     return config

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from fastapi import FastAPI
-
 from actors.sessions.runtime import Sessions
 from queues.queue.work_queue import WorkQueue
 from queues.redis.connection import RedisClient
+from workers.api.application import Application
 from workers.api.services import Report, Write
 from workers.environment.settings import Settings
 
@@ -31,7 +30,7 @@ class Untraced:
     """The traces of a gateway that has none."""
 
     spans = None
-    handled = None
+    note_batch = None
 
     def queue(self, redis: RedisClient, name: str) -> WorkQueue:
         """Return a queue whose items carry no trace."""
@@ -49,7 +48,7 @@ class Untraced:
         """Return the same way to the next commit."""
         return report
 
-    def install(self, _: FastAPI) -> None:
+    def install(self, _: Application) -> None:
         """Leave an application as it is."""
 
     async def close(self) -> None:

@@ -6,24 +6,24 @@ workers/0088 and workers/0460).
 """
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
-from fastapi import FastAPI
 from pydantic import SecretStr
 
-from actors.commit.group_committer import Committer
+from actors.commit.group_committer import CommittedTransaction, Committer
 from actors.commit.refusal_recorder import RefusalRecorder
 from actors.commit.thought_units import Sealing
 from actors.commit.units import ReplayUnit, Unit, commit_alone
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.elimination_store import AsyncEliminationStore
-from actors.supervision import kept_up
+from actors.supervision import keep_running
 from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.belief.record import declared_universe
@@ -41,15 +41,14 @@ from queues.fleet.worker_heartbeats import Heartbeats
 from queues.leases.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.leases.kernel_capacity import LeasedCapacity
 from queues.queue.outbox_relay import OutboxRelay
-from queues.queue.work_queue import WorkQueue
 from queues.redis.connection import RedisClient
 from queues.redis.watch import RedisWatch
 from workers.api.app import build_app
+from workers.api.application import Application
 from workers.api.middleware.admission import Admission
 from workers.api.middleware.path_prefix import PathPrefixMiddleware
 from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import (
-    Health,
     Replay,
     Replayed,
     ReplayTarget,
@@ -58,6 +57,7 @@ from workers.api.services import (
     Traceparents,
     Write,
 )
+from workers.dashboard.error_pages import ErrorPages
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
@@ -67,6 +67,7 @@ from workers.environment.ledger_access import ledger_place
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_mark import mark_in, mark_of
 from workers.environment.settings import Settings
+from workers.environment.shown_settings import shown_settings
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
 from workers.gateway.dashboard_source import LiveSource
@@ -80,14 +81,16 @@ from workers.gateway.followers import (
     requests_of,
 )
 from workers.gateway.loops.binding_routing import BindingRouting
+from workers.gateway.loops.bulk_work import BulkWork
+from workers.gateway.loops.chart_sampling import ChartSampling, CommitSamples
 from workers.gateway.loops.damage_recording import DamageRecording
+from workers.gateway.loops.due_round_sealing import DueRoundSealing
 from workers.gateway.loops.evidence_confirmation import EvidenceConfirmation
 from workers.gateway.loops.extraction_restarts import ExtractionRestarts
 from workers.gateway.loops.receipt_sealing import ReceiptSealing
-from workers.gateway.loops.round_sealing import RoundSealing
+from workers.gateway.loops.registered_queues import RegisteredQueues
 from workers.gateway.loops.run_sealing import RunSealing
-from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
-from workers.gateway.metrics import install as install_metrics
+from workers.gateway.metrics import GatewayMeasures, GatewayMetrics, metrics_router
 from workers.gateway.page_source import LivePages
 from workers.gateway.tracing_switch import Traces, gateway_traces
 from workers.implications.detecting_process import DetectingProcess
@@ -96,9 +99,11 @@ from workers.implications.disposed_motions import DETECTORS
 from workers.models.configured_model import close_model, model_of
 from workers.plugins.installed import elimination_store_plugin
 from workers.publication.log_publishing import LogPublishing, publishing_of
+from workers.telemetry.http_metrics import Measured
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.log_archiving import retention_policy
 from workers.use_cases.rollbacks import confirmations_of
+from workers.views.readiness import Health
 from workers.views.surroundings import FleetServices, WorkServices
 
 
@@ -106,7 +111,7 @@ from workers.views.surroundings import FleetServices, WorkServices
 class Gateway:
     """A gateway, ready to be run beside a server of its application."""
 
-    app: FastAPI
+    app: Application
     services: Services
     sharing: GatewayCluster
     loops: Sequence[GatewayLoop]
@@ -125,7 +130,7 @@ class Gateway:
                 if loop.is_vital:
                     tasks.start_soon(loop.run)
                 else:
-                    tasks.start_soon(kept_up, loop.run.__qualname__, loop.run)
+                    tasks.start_soon(keep_running, loop.run.__qualname__, loop.run)
             await serving
             tasks.cancel_scope.cancel()
 
@@ -150,9 +155,9 @@ def build_gateway(
     A `halted` one does nothing but say so, until somebody has accepted its ledger.
     """
     traces, measures, followers = gateway_traces(settings), GatewayMeasures(), Followers()
-    model = model_of(settings)
+    model, commits = model_of(settings), CommitSamples()
     work = _work(settings, ledger, redis, traces)
-    writes = _writes(settings, ledger, work.leases, followers, measures, halted=halted)
+    writes = _writes(settings, ledger, work.leases, followers, (measures, commits), halted=halted)
     sharing = share_sessions(
         ledger,
         writes.committer,
@@ -162,20 +167,25 @@ def build_gateway(
         _tombstones(settings, ledger),
         Callbacks(
             followers.wake_for_shards,
-            measures.mail_refused,
-            traces.handled,
+            measures.count_refused_mail,
+            traces.note_batch,
             followers.wake_for_work,
         ),
         Sealing(seal_keys(settings.seal_key), settings.round_sessions),
     )
     if isinstance(ledger.store, SharedStore):
         ledger.store.share(name, sharing.keeper.is_dead)
-    following = _following_loops(settings, ledger, work.queues, writes, sharing, followers)
+    following = _following_loops(settings, ledger, work, writes, sharing, followers)
+    registered = _registered_queues(settings, ledger, work, traces, sharing, followers)
     publication = _publication(settings, ledger, writes.write)
+    sampling = ChartSampling(
+        ledger, writes.write, commits, work.queues, sharing.held_shards, version("rotulus")
+    )
     health = Health(
         stalled_s=lambda: writes.committer.stalled_s,
         clock_problem=clock.problem,
         went_back=partial(_problem_of, ledger, halted),
+        tree=DataFolder(settings.data_dir).read_runtime,
     )
     services = _services(settings, traces, work, writes, sharing, publication.log, model, health)
     doors = _doors(settings, traces, measures, writes, services, followers, sharing)
@@ -191,11 +201,15 @@ def build_gateway(
     if not halted:
         loops += [
             GatewayLoop(sharing.run, is_vital=True),
-            GatewayLoop(RoundSealing(ledger, writes.write, sharing.sealing, settings.round_s).run),
+            GatewayLoop(
+                DueRoundSealing(ledger, writes.write, sharing.sealing, settings.round_s).run
+            ),
             GatewayLoop(DamageRecording(ledger, writes.write).run),
             GatewayLoop(clock.keep),
+            GatewayLoop(sampling.run),
             *writes.loops,
             *following,
+            GatewayLoop(registered.run),
             *publication.loops,
             *doors.loops,
         ]
@@ -231,7 +245,7 @@ def _writes(
     ledger: Ledger,
     leases: CapacityLeases,
     followers: Followers,
-    measures: GatewayMeasures,
+    measures: Sequence[GatewayMeasures | CommitSamples],
     *,
     halted: bool,
 ) -> _Writes:
@@ -250,13 +264,18 @@ def _writes(
         throttle_ops_per_sec=settings.kernel_emergency_throttle_ops_per_sec or None,
         refusals=refusals,
     )
+
+    def note_transaction(batch: CommittedTransaction) -> None:
+        for each in measures:
+            each.note_transaction(batch)
+
     committer = Committer(
         ledger,
         kernel,
         Orchestrator(ledger.host, settings.kernel_causal_window_minutes),
         batch_max_units=settings.batch_max,
         committed=followers.wake,
-        measured=measures.written,
+        measured=note_transaction,
     )
     write = writing_alone(ledger, kernel) if halted else writing(committer)
     recorder = RefusalRecorder(refusals, write)
@@ -286,7 +305,7 @@ def _work(settings: Settings, ledger: Ledger, redis: RedisClient, traces: Traces
 def _following_loops(
     settings: Settings,
     ledger: Ledger,
-    queues: Mapping[str, WorkQueue],
+    work: WorkServices,
     writes: _Writes,
     sharing: GatewayCluster,
     followers: Followers,
@@ -296,7 +315,7 @@ def _following_loops(
     folder = DataFolder(settings.data_dir).path
     relays = {
         name: OutboxRelay(ledger, queue, time.monotonic, leases[name])
-        for name, queue in queues.items()
+        for name, queue in work.queues.items()
     }
     external = ExternalEffects(
         ledger,
@@ -309,7 +328,7 @@ def _following_loops(
     )
     cascades = DeferredCascades(ledger, write, leases[CASCADE_QUEUE])
     routing, confirmation = BindingRouting(ledger, write), EvidenceConfirmation(ledger, write)
-    restarts = ExtractionRestarts(ledger, write)
+    restarts, bulk = ExtractionRestarts(ledger, write), BulkWork(ledger, write, work.queues)
     implications = ImplicationDetection(
         ledger,
         write,
@@ -322,14 +341,46 @@ def _following_loops(
         followers.add(relay.notify, items_of(queue))
     followers.add(cascades.notify, requests_of(CASCADE_QUEUE))
     followers.add(routing.notify, lambda recorded: recorded.routing_marks)
+    followers.add(bulk.notify, lambda recorded: recorded.bulk_operations)
     followers.add(restarts.notify, lambda recorded: recorded.running_extractions)
     followers.add(confirmation.notify, lambda recorded: recorded.operations)
     followers.add(implications.notify, lambda recorded: recorded.operations)
     followers.add(external.notify, requests_of(EXTERNAL_QUEUE), of=(SHARDS,))
     followers.add(sharing.work_notices.notify, concerns_others, of=())
     runs = [external.run, cascades.run, routing.run, restarts.run, confirmation.run]
-    runs += [implications.run, *(relay.run for relay in relays.values())]
+    runs += [implications.run, bulk.run, *(relay.run for relay in relays.values())]
     return [GatewayLoop(run) for run in runs]
+
+
+def _registered_queues(
+    settings: Settings,
+    ledger: Ledger,
+    work: WorkServices,
+    traces: Traces,
+    sharing: GatewayCluster,
+    followers: Followers,
+) -> RegisteredQueues:
+    """Return what serves the queues that workers register while this gateway runs."""
+    relays: dict[str, OutboxRelay] = {}
+
+    def forget(name: str) -> None:
+        if name in relays:
+            followers.remove(relays.pop(name).notify)
+        for places in (work.queues, work.slots, sharing.work_leases):
+            places.pop(name, None)
+
+    def serve(name: str) -> Run:
+        forget(name)
+        queue = work.queues[name] = traces.queue(work.redis, name)
+        work.slots[name] = settings.lease_slots
+        relay = OutboxRelay(ledger, queue, time.monotonic, sharing.lease_work(name))
+        relays[name] = relay
+        followers.add(relay.notify, items_of(name))
+        return relay.run
+
+    registered = RegisteredQueues(ledger, serve, forget)
+    followers.add(registered.notify, lambda recorded: recorded.registrations)
+    return registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +425,7 @@ def _services(
             sharing.mail,
             sharing.owner_url,
             sharing.absent_owner,
+            sharing.absent_owners,
             lambda: sharing.gateway_urls.urls,
         ),
         health=health,
@@ -397,7 +449,7 @@ def _services(
 class _Doors:
     """The application of HTTP, and what pushes to those who listen."""
 
-    app: FastAPI
+    app: Application
     loops: Sequence[GatewayLoop]
     stops: Sequence[Callable[[], None]]
 
@@ -413,20 +465,19 @@ def _doors(
 ) -> _Doors:
     outcomes = services.outcomes
     followers.add(outcomes.notify, lambda recorded: recorded.outcomes, of=())
-    folder = DataFolder(settings.data_dir)
-    hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
+    hub = SnapshotHub(LiveSource(services, settings.lease_slots))
+    metrics = GatewayMetrics(
+        measures, services, writes.committer, sharing.runtime, settings, traces.spans
+    )
     app = build_app(
         services,
-        build_router(hub, LivePages(services)),
+        build_router(hub, LivePages(services, shown_settings(settings))),
+        metrics_router(metrics),
         hosts=settings.host_names,
         host=services.ledger.host,
+        reader_send=ErrorPages().reader_send,
     )
-    install_metrics(
-        app,
-        GatewayMetrics(
-            measures, services, writes.committer, sharing.runtime, settings, traces.spans
-        ),
-    )
+    app.add_middleware(Measured, observe=measures.note_answer)
     traces.install(app)
     if settings.path_prefix:
         app.add_middleware(PathPrefixMiddleware, prefix=settings.path_prefix)
@@ -518,7 +569,7 @@ def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | N
     # gRPC takes a while to load, so it is loaded only where there is a Tee.
     from workers.tee.store import TeeStore  # noqa: PLC0415 - the reason above
 
-    def known(session_id: str) -> frozenset[str] | None:
+    def known_universe(session_id: str) -> frozenset[str] | None:
         return ledger.read(lambda view: declared_universe(view, session_id))
 
-    return AsyncEliminationStore(TeeStore(settings.tee_target, known=known))
+    return AsyncEliminationStore(TeeStore(settings.tee_target, known=known_universe))

@@ -1,4 +1,4 @@
-"""The process in which detectors of implications run: it reads the ledger and writes nothing.
+"""Runs detectors of implications in a process that reads the ledger and writes nothing.
 
 A detector that never returns is ended with its process, and one that takes all the memory that the
 process may have raises; whoever asked is told by a code, and the next question begins a new process

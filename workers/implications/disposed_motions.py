@@ -1,4 +1,4 @@
-"""An order that disposes of a motion implies the state of what waited on the motion (§19.1).
+"""Detects that an order disposes of a motion, which implies the state of what waited on it (§19.1).
 
 1. An order disposes of a motion where a relationship `rules_on` between their filing units stands,
    and the observation of the order's entry says something of `ENDS_A_MOTION`. An order for the
@@ -28,9 +28,8 @@ from kernel.records.filings import document_of_unit
 from kernel.records.source_artifacts import read_artifact
 from kernel.records.typed import LIVE
 from kernel.values.canonical import digest
-from kernel.work.fire_targets import filing_unit_of, named
-from workers.dockets.dispositions import ENDS_A_MOTION
-from workers.dockets.relationships import CLOSING_CONFIDENCE, is_interim
+from kernel.work.fire_targets import derived_id, filing_unit_of
+from workers.dockets.dispositions import CLOSING_CONFIDENCE, ENDS_A_MOTION, is_interim
 
 NO_LONGER_PENDING: Final = "no_longer_pending"
 WAITING: Final = frozenset({"opposes", "responds_to", "replies_to", "supports", "exhibit_to"})
@@ -94,10 +93,12 @@ def _motions(operation: CommittedOperation, view: LedgerView) -> Iterator[str]:
             yield from (motion,) if motion else ()
         elif kind.store == OBSERVATIONS.table.name:
             observation = view.record(OBSERVATIONS.table, target)
-            yield from () if observation is None else _ruled_on(observation["payload"], view)
+            yield from (
+                () if observation is None else _motions_ruled_on(observation["payload"], view)
+            )
 
 
-def _ruled_on(observed: Document, view: LedgerView) -> Iterator[str]:
+def _motions_ruled_on(observed: Document, view: LedgerView) -> Iterator[str]:
     """Yield the motions on which the entry of an observation rules."""
     entry_ref = observed.get("docket_entry_ref")
     if "filing_unit_id" in observed or not isinstance(entry_ref, str):
@@ -127,7 +128,7 @@ def _observations(
         if payload["relationship_type"] not in WAITING:
             continue
         for ruling in rulings:
-            observation_id = named(
+            observation_id = derived_id(
                 "court-disposition-of", digest([payload["source_filing_unit_id"], ruling.unit])
             )
             observation = _due(motion, relationship, ruling, observation_id, view)
@@ -171,7 +172,7 @@ def _ruling(relationship: Document, view: LedgerView) -> _Ruling | None:
     entry_ref = document_of_unit(view, unit)
     if entry_ref is None:
         return None
-    observation = view.record(OBSERVATIONS.table, named("court-disposition", entry_ref))
+    observation = view.record(OBSERVATIONS.table, derived_id("court-disposition", entry_ref))
     if observation is None:
         return None
     observed = observation["payload"]

@@ -1,4 +1,4 @@
-"""Adapters: the outcome of a probe becomes an elimination with its justification.
+"""Turns the outcome of a probe into an elimination with its justification.
 
 Every outcome becomes one elimination, even an empty one, so that the trail shows what was asked.
 """
@@ -14,7 +14,7 @@ from kernel.belief.adapter import (
     Snapshot,
 )
 from kernel.belief.errors import BeliefInputError
-from kernel.belief.provider import HypothesisProvider, eliminated_by
+from kernel.belief.provider import HypothesisProvider, eliminations_by
 from kernel.values.foreign_code import call_foreign
 from workers.kits.kit import Kit, Probe
 
@@ -73,17 +73,17 @@ class _KitAdapter:
         """
         outcome = _outcome(raw)
         probe = self._kit.probe(context.action_id)
-        row = self._kit.removed(probe.probe_id, outcome)
+        row = self._kit.removed_hypotheses(probe.probe_id, outcome)
         return [
             EliminateMessage(
                 self.source_id,
                 f"{probe.probe_id}:{outcome}",
-                self._eliminated_by(row, context.snapshot),
+                self._eliminations(row, context.snapshot),
                 self._justification(probe, outcome),
             )
         ]
 
-    def _eliminated_by(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
+    def _eliminations(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
         raise NotImplementedError
 
     def _justification(self, probe: Probe, outcome: str) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class TwentyQAdapter(_KitAdapter):
 
     source_id = "adapter://twenty_questions"
 
-    def _eliminated_by(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
+    def _eliminations(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
         return tuple(sorted(set(row).intersection(snapshot["survivors"])))
 
     def _justification(self, probe: Probe, outcome: str) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class ITBenchAdapter(_KitAdapter):
 
     source_id = "adapter://itbench"
 
-    def _eliminated_by(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
+    def _eliminations(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
         del snapshot
         return row
 
@@ -133,11 +133,11 @@ class ProviderAdapter:
         return self._remaining.take(action_id, snapshot)
 
     def observe(self, context: AdapterActionContext, raw: object) -> Sequence[EliminateMessage]:
-        """Return one elimination, which may be empty; see `eliminated_by` for what is refused."""
+        """Return one elimination, which may be empty; see `eliminations_by` for what is refused."""
         if not isinstance(raw, str):
             raise BeliefInputError("outcome_not_text", "an outcome is a text")
         probe_id = context.action_id
-        struck = eliminated_by(self._provider, self._universe, probe_id, raw)
+        struck = eliminations_by(self._provider, self._universe, probe_id, raw)
         return [
             EliminateMessage(
                 f"provider://{self._provider.id()}",

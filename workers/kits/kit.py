@@ -1,4 +1,4 @@
-"""A kit: hypotheses, probes, and what each outcome of a probe eliminates, read from a TOML file.
+"""Reads a kit from a TOML file: hypotheses, probes, and what each outcome of a probe eliminates.
 
 The form is TOML and not YAML: the standard library reads it, its keys are always texts (in YAML 1.1
 a bare `yes` is a boolean, and a kit written so cannot be played), and a key that stands twice is an
@@ -67,9 +67,9 @@ class Kit:
         Raises:
             BeliefInputError: `probe_unknown`, `response_unknown`.
         """
-        return dict.fromkeys(self.removed(probe_id, response), True)
+        return dict.fromkeys(self.removed_hypotheses(probe_id, response), True)
 
-    def removed(self, probe_id: str, outcome: str) -> tuple[str, ...]:
+    def removed_hypotheses(self, probe_id: str, outcome: str) -> tuple[str, ...]:
         """Return what an outcome eliminates, as the kit lists it; see `apply_probe`."""
         probe = self.probe(probe_id)
         if outcome not in probe.removes:
@@ -189,7 +189,7 @@ def kit_file(path: Path) -> Kit:
 
 
 def _data() -> Traversable:
-    return files("workers.kits") / "data"
+    return files(__package__) / "data"
 
 
 def _removes(kit: _KitFile, probe: _ProbeFile) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Oracles: they know the truth that a kit is played for, and answer its probes."""
+"""Answers the probes of a kit by the truth that it is played for: oracles."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -21,7 +21,7 @@ class TwentyQOracle:
             BeliefInputError: `secret_unknown`, `probe_unknown`.
         """
         self._check(secret)
-        return "no" if secret in self._kit.removed(action.action_id, "yes") else "yes"
+        return "no" if secret in self._kit.removed_hypotheses(action.action_id, "yes") else "yes"
 
     def knowing(self, secret: str) -> Answer:
         """Return the answers for one secret.
@@ -48,7 +48,7 @@ class ITBenchOracle:
 
     def __init__(self, kit: Kit, scenario: Mapping[str, str]) -> None:
         for probe_id, outcome in scenario.items():
-            kit.removed(probe_id, outcome)
+            kit.removed_hypotheses(probe_id, outcome)
         self._scenario = dict(scenario)
 
     def answer(self, action: Action) -> str:

@@ -25,26 +25,26 @@ TEXT_CHARS_MAX: Final = 8000
 """Characters of a text that is asked for as a part."""
 
 
-def dumped(document: Any) -> bytes:
+def dump_answer(document: Any) -> bytes:
     """Return the bytes of an answer: objects in the order of their making, no spaces."""
     # Names of columns are texts of SQLAlchemy's own kind.
     return orjson.dumps(document, default=_plain, option=orjson.OPT_NON_STR_KEYS)
 
 
-def fitted(document: Document, *, is_exact: bool = False) -> bytes:
+def fit_answer(document: Document, *, is_exact: bool = False) -> bytes:
     """Return the bytes of an answer that fits.
 
     Raises:
         ToolRefused: `answer_too_large`.
     """
-    whole = dumped(document)
+    whole = dump_answer(document)
     if len(whole) <= ANSWER_BYTES_MAX:
         return whole
     plain = orjson.loads(whole)
     # A page that were cut here would lose rows that its `next` passes over.
     limits = () if is_exact or "next" in document else _LIMITS
     for characters, elements in limits:
-        cut = dumped(shortened(plain, characters, elements) | {"is_shortened": True})
+        cut = dump_answer(shorten(plain, characters, elements) | {"is_shortened": True})
         if len(cut) <= ANSWER_BYTES_MAX:
             return cut
     message = f"the answer has {len(whole)} bytes, more than {ANSWER_BYTES_MAX}; ask for less"
@@ -66,8 +66,8 @@ def page(
     kept: list[Any] = []
     size = 0
     for row in rows:
-        cut = shortened(orjson.loads(dumped(row)), *_ROW_LIMITS)
-        size += len(dumped(cut))
+        cut = shorten(orjson.loads(dump_answer(row)), *_ROW_LIMITS)
+        size += len(dump_answer(cut))
         if kept and size > _PAGE_BYTES_MAX:
             next_after = place_of(rows[len(kept) - 1])
             break
@@ -81,12 +81,12 @@ def whole_page(name: str, document: Mapping[str, Any], summary: Callable[[int], 
     Raises:
         ToolRefused: `answer_too_large`.
     """
-    rows = orjson.loads(dumped(document[name]))
+    rows = orjson.loads(dump_answer(document[name]))
     kept = rows
     for limits in _LIMITS:
-        if len(dumped(kept)) <= _PAGE_BYTES_MAX:
+        if len(dump_answer(kept)) <= _PAGE_BYTES_MAX:
             break
-        kept = [shortened(row, *limits) for row in rows]
+        kept = [shorten(row, *limits) for row in rows]
     following = next_page(document["next_after"])
     return {"summary": summary(len(kept)), name: kept, "next": following}
 
@@ -97,7 +97,7 @@ def part_of(document: Any, path: str, offset: int) -> Document:
     Raises:
         ToolRefused: `not_found`.
     """
-    part = orjson.loads(dumped(document))
+    part = orjson.loads(dump_answer(document))
     for key in filter(None, path.split(".")):
         if isinstance(part, Mapping) and key in part:
             part = part[key]
@@ -120,7 +120,7 @@ def part_of(document: Any, path: str, offset: int) -> Document:
     return {"summary": path, "part": part}
 
 
-def shortened(value: Any, characters: int, elements: int, depth: int = 0) -> Any:
+def shorten(value: Any, characters: int, elements: int, depth: int = 0) -> Any:
     """Return a JSON value with its texts and lists cut; what was left out is counted."""
     if isinstance(value, str):
         beyond = len(value) - characters
@@ -129,13 +129,13 @@ def shortened(value: Any, characters: int, elements: int, depth: int = 0) -> Any
         return "… (deeper)"
     if isinstance(value, dict):
         shown = {
-            name: shortened(member, characters, elements, depth + 1)
+            name: shorten(member, characters, elements, depth + 1)
             for name, member in list(value.items())[: elements * 4]
         }
         beyond = len(value) - len(shown)
         return shown | ({"…": f"+{beyond} members"} if beyond else {})
     if isinstance(value, list):
-        items = [shortened(item, characters, elements, depth + 1) for item in value[:elements]]
+        items = [shorten(item, characters, elements, depth + 1) for item in value[:elements]]
         beyond = len(value) - len(items)
         return items + ([f"… (+{beyond} more)"] if beyond else [])
     return value

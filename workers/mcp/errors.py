@@ -1,4 +1,4 @@
-"""Errors of tools: the table of codes, and what a model can do next."""
+"""Lists the errors of tools: the table of codes, and what a model can do next."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Streamable HTTP on loopback: whom it answers, and how much it takes.
+"""Serves streamable HTTP on loopback: whom it answers, and how much it takes.
 
 A page elsewhere must not reach the server through its reader's browser, so a request names a host
 of the loopback and comes from no other origin, as at the gateway (`environment/host_names.py`).

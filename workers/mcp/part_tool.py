@@ -1,4 +1,4 @@
-"""A tool that shows a single document: whole, or a part of it by its path."""
+"""Defines a tool that shows a single document: whole, or a part of it by its path."""
 
 from abc import abstractmethod
 from typing import Annotated

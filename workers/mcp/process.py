@@ -1,4 +1,4 @@
-"""The process of the MCP server: over stdio until the other end closes, or over HTTP."""
+"""Runs the process of the MCP server: over stdio until the other end closes, or over HTTP."""
 
 import socket
 from collections.abc import Callable

@@ -5,11 +5,12 @@ from typing import Any, cast
 import orjson
 from pydantic import create_model
 
-from workers.mcp.answers import dumped, page, shortened, whole_page
+from workers.environment.system_host import system_host
+from workers.mcp.answers import dump_answer, page, shorten, whole_page
 from workers.mcp.part_tool import PartTool
 from workers.mcp.tool import Document, Tool, ToolContext
 from workers.questions.fields import NAME_CHARS_MAX
-from workers.questions.question import Question
+from workers.questions.question import Question, Text
 
 NAMES_SHOWN_MAX = 20
 
@@ -29,7 +30,7 @@ class _Page(Tool, Question):
             shown = page(self.rows, rows, self.place_of, following, summary)
         else:
             shown = whole_page(self.rows, {self.rows: rows, "next_after": following}, summary)
-        return {**shown, **shortened(document, NAME_CHARS_MAX, NAMES_SHOWN_MAX)}
+        return {**shown, **shorten(document, NAME_CHARS_MAX, NAMES_SHOWN_MAX)}
 
 
 class _Part(Question, PartTool):
@@ -50,7 +51,11 @@ class _Exact(Tool, Question):
 
 
 async def _document(question: Question, context: ToolContext) -> Document:
-    document: Document = orjson.loads(dumped(await context.read(question.answer)))
+    now_us = system_host().now_us()
+    answer = await context.read(lambda view: question.answer_at(view, now_us))
+    document: Document = (
+        {"text": answer} if isinstance(answer, Text) else orjson.loads(dump_answer(answer))
+    )
     return document
 
 

@@ -1,4 +1,4 @@
-"""The server by the protocol: lists the tools, checks arguments, answers with text that fits."""
+"""Serves the protocol: lists the tools, checks arguments, answers with text that fits."""
 
 from importlib.metadata import version
 from typing import Any, Final
@@ -8,7 +8,7 @@ from mcp.server.lowlevel import Server
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from mcp.types import Tool as ListedTool
 
-from workers.mcp.answers import dumped, fitted
+from workers.mcp.answers import dump_answer, fit_answer
 from workers.mcp.errors import error_document
 from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
 from workers.mcp.tools import TOOLS
@@ -56,19 +56,19 @@ def build_server(context: ToolContext) -> Server[Any, Any]:
 async def call(context: ToolContext, name: str, arguments: Document) -> CallToolResult:
     """Call a tool by its name; every failure is a result with a code."""
     try:
-        tool = _tool_named(name)
+        tool = _tool_of_name(name)
         with anyio.fail_after(CALL_S_MAX):
             document = await tool.model_validate(arguments).result(context)
-        return _result(fitted(document, is_exact=tool.is_exact), is_error=False)
+        return _result(fit_answer(document, is_exact=tool.is_exact), is_error=False)
     except TimeoutError:
         message = f"no answer within {CALL_S_MAX:g} s; ask for less"
         refusal = ToolRefused(message, code="tool_timed_out")
-        return _result(dumped(error_document(refusal)), is_error=True)
+        return _result(dump_answer(error_document(refusal)), is_error=True)
     except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
-        return _result(dumped(error_document(error)), is_error=True)
+        return _result(dump_answer(error_document(error)), is_error=True)
 
 
-def _tool_named(name: str) -> type[Tool]:
+def _tool_of_name(name: str) -> type[Tool]:
     tool = TOOLS.get(name)
     if tool is None:
         raise ToolRefused(f"there is no tool {name[:64]!r}", code="tool_unknown")
@@ -83,7 +83,7 @@ def _listed_tool(name: str, tool: type[Tool]) -> ListedTool:
     return ListedTool(
         name=name,
         description=(tool.__doc__ or "").replace("\n    ", "\n").strip(),
-        inputSchema=_as_listed(_schema_of(tool)),
+        inputSchema=_listing_of(_schema_of(tool)),
         annotations=ToolAnnotations(
             readOnlyHint=not tool.writes,
             destructiveHint=False,
@@ -99,17 +99,17 @@ def _schema_of(tool: type[Tool]) -> Document:
     return schema
 
 
-def _as_listed(schema: Any, *, is_named: bool = False) -> Any:
+def _listing_of(schema: Any, *, is_named: bool = False) -> Any:
     """Return a schema without its titles and without what every text has to be.
 
     `is_named` is a mapping of fields by their names, which may be any word.
     """
     if isinstance(schema, list):
-        return [_as_listed(each) for each in schema]
+        return [_listing_of(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: _as_listed(value, is_named=key == "properties" and not is_named)
+        key: _listing_of(value, is_named=key == "properties" and not is_named)
         for key, value in schema.items()
         if is_named or key not in _UNLISTED
     }

@@ -14,16 +14,13 @@ from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.damage import damage_of
 from kernel.ledger.ledger import LedgerView
 from kernel.values.errors import KernelError
-from kernel.verify.checked_reading import checked
+from kernel.verify.checked_reading import checking_view
 from workers.client.typed.damage_reports import report_damage
 from workers.client.typed.gateway import GatewayClient
 from workers.client.typed.gateway_state import read_state
-from workers.environment.ledger_access import (
-    LedgerPlace,
-    open_record,
-    query_record,
-    query_runtime_run,
-)
+from workers.environment.ledger_access import LedgerPlace, open_record
+from workers.environment.ledger_queries import query_record, query_runtime_run
+from workers.questions.question import GatewayQuestion
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -57,12 +54,12 @@ class ToolContext:
     async def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from one snapshot of the record, off the event loop."""
 
-        def asked() -> T:
+        def ask_view() -> T:
             with open_record(self.place) as view:
-                return question(checked(view))
+                return question(checking_view(view))
 
         try:
-            return await anyio.to_thread.run_sync(asked, limiter=self.places)
+            return await anyio.to_thread.run_sync(ask_view, limiter=self.places)
         except Exception as error:
             if (damage := damage_of(error)) is not None:
                 async with self.client(self.gateway_url(), give_up_after_s=0) as gateway:
@@ -78,12 +75,13 @@ class ToolContext:
             question = partial(query_runtime_run, self.place, run_id)
         return await anyio.to_thread.run_sync(question, sql, bounds, limiter=self.places)
 
-    async def get(self, path: str, **query: Any) -> Any:
+    async def ask(self, question: GatewayQuestion) -> Any:
         """Ask the gateway once.
 
         Raises:
             GatewayError: its own code, or `gateway_unreachable`.
         """
+        path, query = question.address()
         async with self.client(self.gateway_url(), give_up_after_s=0) as gateway:
             return await gateway.get(path, **query)
 

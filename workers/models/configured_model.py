@@ -1,4 +1,4 @@
-"""The model that the settings name."""
+"""Makes the model that the settings name."""
 
 from actors.synthesis.local_model import LocalModel
 from actors.synthesis.model_client import ModelClient
@@ -14,10 +14,10 @@ def model_of(settings: Settings) -> ModelClient:
     Raises:
         PluginError: it is a plug-in's, and cannot be used.
     """
-    return named_model(settings) or LocalModel()
+    return model_of_settings(settings) or LocalModel()
 
 
-def named_model(settings: Settings) -> HttpModel | PluginModel | None:
+def model_of_settings(settings: Settings) -> HttpModel | PluginModel | None:
     """Return the model that the settings name, None where they name none.
 
     Raises:

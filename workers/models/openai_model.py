@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible HTTP interface (K16, §12.5).
+"""Asks a model behind an OpenAI-compatible HTTP interface (K16, §12.5).
 
 1. The key goes into one header and nowhere else: no log, no message, no repr has it.
 2. What a server says of itself is data: it is checked and cut to size before anybody uses it.

@@ -1,4 +1,4 @@
-"""An example: entries of dockets, read from a CSV file, classified, and sorted by confidence.
+"""Shows an example: docket entries from a CSV file, classified, and sorted by confidence.
 
     rotulus pipeline run workers.pipelines.dockets:pipeline --set source=dockets.csv
 

@@ -1,4 +1,4 @@
-"""Files as sinks: each write replaces whatever stands behind its position, under a lock.
+"""Writes files as sinks: each write replaces what stands behind its position, under a lock.
 
 What a file held before a run is replaced by it. What a killed process wrote and did not confirm is
 cut off and written again, so a file has each row once, in the order of the record. A file that has
@@ -71,7 +71,7 @@ class JsonLinesSink:
     def write(self, items: Sequence[SinkItem], position: int) -> SinkWritten:
         """Write a line for each item behind a position of the file, durably."""
         content = b"".join(self._line(item.row) + b"\n" for item in items)
-        return _written_part(self._path, content, position)
+        return _write_part(self._path, content, position)
 
 
 class CsvSink:
@@ -98,7 +98,7 @@ class CsvSink:
         if position == 0:
             writer.writerow(self._columns)
         writer.writerows([_cell(item.row.get(name)) for name in self._columns] for item in items)
-        return _written_part(self._path, text.getvalue().encode(), position)
+        return _write_part(self._path, text.getvalue().encode(), position)
 
 
 def _cell(value: Any) -> str:
@@ -109,7 +109,7 @@ def _cell(value: Any) -> str:
     return _as_base64(value) if isinstance(value, bytes) else _plain_json(value)
 
 
-def _written_part(path: Path, content: bytes, position: int) -> SinkWritten:
+def _write_part(path: Path, content: bytes, position: int) -> SinkWritten:
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(_Opened(path)) as file:
         file.replace(content, position)

@@ -1,4 +1,4 @@
-"""Files as sources: rows of JSON lines or of comma-separated values, plain or in gzip.
+"""Reads files as sources: rows of JSON lines or of comma-separated values, plain or in gzip.
 
 A run that goes on reads the file from its begin and passes over what is on record. Standard input
 (`-`) is read once, so a run that was killed cannot go on with it unless it is given again.
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from kernel.values.json_lines import json_lines, plain_file, taken
+from kernel.values.json_lines import json_lines, plain_file, raise_refused
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of a line of JSON; as much as a row may have."""
@@ -47,7 +47,7 @@ class JsonLinesSource:
         """
         with _open_binary(self._path) as file:
             lines = json_lines(file, LINE_BYTES_MAX, are_objects=False)
-            yield from (line.value for line in taken(lines))
+            yield from (line.value for line in raise_refused(lines))
 
 
 class CsvSource:

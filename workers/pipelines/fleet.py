@@ -1,4 +1,4 @@
-"""Rows of a pipeline as work on a queue: the workers of a fleet walk them (decision workers/0270).
+"""Queues rows of a pipeline as work, which a fleet's workers walk (decision workers/0270).
 
 A row is asked for under a key that follows from its run and its place, so it is one request however
 often a run is resumed, and its outcome, what happened to it on its way, is on the record once. A
@@ -120,7 +120,7 @@ class FleetWalks:
 
     async def _outcomes(
         self, rows: Sequence[SourceRow], requests: Mapping[int, Mapping[str, str]]
-    ) -> list[JobOutcome]:
+    ) -> list[JobOutcome[Any]]:
         wanted = [
             NewRequest(requests[row.index], queue=self._pipeline.name, key=row.row_id)
             for row in rows

@@ -23,7 +23,7 @@ from actors.commit.units import commit_alone
 from actors.errors import PipelineInvalid
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.landscape.errors import LandscapeRefused
-from kernel.landscape.open_work import failed_tokens
+from kernel.landscape.open_work import count_failed_tokens
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
@@ -32,7 +32,7 @@ from kernel.transaction.kernel import Kernel
 from kernel.values.errors import KernelError
 from workers.client.typed.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder, DataFolderBusyError
-from workers.environment.ledger_access import founded_ledger, ledger_place, open_ledger
+from workers.environment.ledger_access import ledger_place, open_ledger, open_or_create_ledger
 from workers.environment.private_files import FILE_MODE, FOLDER_MODE
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
@@ -130,15 +130,15 @@ def _unsealed_end(view: LedgerView, run_id: str) -> RunEnd | None:
     """Return the end of a run that is completed and has no seal; it was killed in between."""
     if run_of_id(view, run_id)["status"] != "completed" or seal_of(view, run_id) is not None:
         return None
-    return RunEnd(run_id, "completed", 0, failed_tokens(view, run_id))
+    return RunEnd(run_id, "completed", 0, count_failed_tokens(view, run_id))
 
 
 @asynccontextmanager
 async def _open_ledger(settings: Settings) -> AsyncIterator[tuple[Ledger, bool]]:
     """Open the ledger, and say whether nothing else uses its folder."""
     place, host = ledger_place(settings), system_host()
-    with _held_or_shared(DataFolder(settings.data_dir)) as is_alone:
-        opened = partial(founded_ledger if is_alone else open_ledger, place, host)
+    with _hold_or_share(DataFolder(settings.data_dir)) as is_alone:
+        opened = partial(open_or_create_ledger if is_alone else open_ledger, place, host)
         ledger = await anyio.to_thread.run_sync(opened)
         try:
             yield ledger, is_alone
@@ -162,8 +162,8 @@ def _bring_under_the_tree(ledger: Ledger) -> None:
 
 
 @contextmanager
-def _held_or_shared(folder: DataFolder) -> Iterator[bool]:
-    lock = folder.locked()
+def _hold_or_share(folder: DataFolder) -> Iterator[bool]:
+    lock = folder.lock()
     try:
         lock.__enter__()
     except DataFolderBusyError:

@@ -1,4 +1,4 @@
-"""Child processes, from both sides: what a child promises, and how its parent runs it.
+"""Starts child processes, from both sides: what a child promises, and how its parent runs it.
 
 A child of ours never outlives its parent. The kernel sends it SIGTERM, not SIGKILL, when the
 parent is gone: it finishes what it holds as in any other stop. Nobody is left to insist, so the
@@ -15,6 +15,7 @@ A child's standard output and standard error are one pipe, so that its lines kee
 import asyncio
 import ctypes
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -39,7 +40,9 @@ ORPHAN_GRACE_S = 5.0
 _PR_SET_PDEATHSIG = 1
 _SERVICE_POLL_S = 0.2
 _EXIT_POLL_S = 0.05
-_PUMP_END_S = 0.5
+PUMP_END_S = 0.5
+"""How long the pipe of a child that has ended may hold nothing and stay open."""
+
 _TAIL_LINES = 20
 _LINE_BYTES_MAX = 65_536
 
@@ -104,6 +107,9 @@ class ChildSpec:
     """The socket that the child inherits; the parent keeps it open to start the child again."""
     stop_signal: signal.Signals = signal.SIGTERM
     grace_s: float = 1.0
+    waits: bool = False
+    """Whether the child waits, with all that is ours imported, until its parent lets it begin; it
+    does so where its environment says so (`child_environment`)."""
 
 
 class Service(Protocol):
@@ -161,7 +167,7 @@ class ChildProcess:
         self._popen = subprocess.Popen(  # noqa: ASYNC220
             list(argv),
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if self._spec.waits else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -174,7 +180,14 @@ class ChildProcess:
         )
         self._pump.start()
 
-    async def died(self) -> bool:
+    def begin(self) -> None:
+        """Lets a child that waits begin."""
+        if self._popen is not None and self._popen.stdin is not None:
+            with suppress(OSError):  # it has ended, which `has_died` tells
+                self._popen.stdin.write(b"\n")
+                self._popen.stdin.close()
+
+    async def has_died(self) -> bool:
         """Tells whether the process has ended."""
         return self._popen is None or self._popen.poll() is not None
 
@@ -183,15 +196,25 @@ class ChildProcess:
         if self._popen is None:
             return "not started"
         await _wait_exit(self._popen)
-        if self._pump is not None:
-            # The last lines may still be in the pipe; a grandchild may hold it open for ever.
-            await anyio.to_thread.run_sync(self._pump.join, _PUMP_END_S, abandon_on_cancel=True)
+        # The last lines may still be in the pipe; a grandchild may hold it open for ever.
+        await anyio.to_thread.run_sync(self._read_to_end, abandon_on_cancel=True)
         code = self._popen.returncode
         return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+
+    def _read_to_end(self) -> None:
+        popen, pump = self._popen, self._pump
+        if popen is None or popen.stdout is None or pump is None:
+            return
+        pump.join(PUMP_END_S)
+        while pump.is_alive() and _is_readable(popen.stdout):
+            pump.join(PUMP_END_S)
 
     async def stop(self, grace_s: float) -> None:
         """Signals the process, kills it when the grace is over, and reaps it."""
         popen = self._popen
+        if popen is not None and popen.stdin is not None:
+            with suppress(OSError):
+                popen.stdin.close()
         if popen is None or popen.poll() is not None:
             return
         popen.send_signal(self._spec.stop_signal)
@@ -230,14 +253,14 @@ class ChildService:
         self._started = True
         await self._call(self._service.start)
 
-    async def died(self) -> bool:
+    async def has_died(self) -> bool:
         """Tells whether the service has ended."""
         return not await self._call(self._service.alive)
 
     async def wait_dead(self) -> str:
         """Returns once the service has ended."""
-        while not await self.died():  # noqa: ASYNC110 - nothing tells; it has to be asked
-            await anyio.sleep(_SERVICE_POLL_S)
+        while not await self.has_died():
+            await _end_of(self.pid, _SERVICE_POLL_S)
         return "not alive"
 
     async def stop(self, grace_s: float) -> None:
@@ -273,18 +296,30 @@ def _drain(pipe: IO[bytes], tail: deque[bytes], sink: Callable[[bytes], None]) -
             sink(line)
 
 
+def _is_readable(pipe: IO[bytes]) -> bool:
+    """Tells whether something is in a pipe, or nobody holds its other end."""
+    try:
+        return bool(select.select([pipe], [], [], 0)[0])
+    except ValueError:  # the pump has closed it
+        return False
+
+
 async def _wait_exit(popen: subprocess.Popen[bytes]) -> None:
     """Returns once the process is reaped. Until then its pid is its own: nobody else reaps."""
-    if popen.poll() is not None:
-        return
+    while popen.poll() is None:
+        await _end_of(popen.pid, _EXIT_POLL_S)
+
+
+async def _end_of(pid: int | None, poll_s: float) -> None:
+    """Returns once a process has ended, or after a while where nothing tells of its end."""
     try:
-        fd = os.pidfd_open(popen.pid)
+        fd = -1 if pid is None else os.pidfd_open(pid)
     except (AttributeError, OSError):  # not Linux, or a sandbox without the call
-        while popen.poll() is None:  # noqa: ASYNC110 - nothing tells; it has to be asked
-            await anyio.sleep(_EXIT_POLL_S)
+        fd = -1
+    if fd < 0:
+        await anyio.sleep(poll_s)
         return
     try:
         await anyio.wait_readable(fd)
     finally:
         os.close(fd)
-    popen.poll()

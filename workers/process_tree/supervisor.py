@@ -259,7 +259,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
             return
         while True:
             # First, because what answers may be a stranger at the dead child's address.
-            if await member.runner.died():
+            if await member.runner.has_died():
                 reason = f"died before it was ready: {await member.runner.wait_dead()}"
                 raise ChildNotReadyError(member.name, reason, member.runner.last_lines())
             if await _is_ready(member.ready):
@@ -270,7 +270,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
         before, alike, began_s = "", 0, anyio.current_time()
         reason = await member.runner.wait_dead()
         while True:
-            if not await until_unhindered(self._hindrance, member.name):
+            if not await wait_until_unhindered(self._hindrance, member.name):
                 reason = await self._restart(member)
                 began_s = anyio.current_time()
                 continue
@@ -331,7 +331,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
             member.runner.close()
 
 
-async def until_unhindered(hindrance: Callable[[], Awaitable[str]], name: str) -> bool:
+async def wait_until_unhindered(hindrance: Callable[[], Awaitable[str]], name: str) -> bool:
     """Wait until nothing keeps a process from starting, and say so; False where something did."""
     said = ""
     while reason := await hindrance():

@@ -1,4 +1,4 @@
-"""The process tree of one machine: Redis, a gateway, workers, all children of one parent.
+"""Runs the process tree of one machine: Redis, a gateway, workers, all children of one parent.
 
 With `ROTULUS_REDIS_URL` set the tree has no Redis of its own; nothing else differs. The parent
 holds the data folder's lock and every port, and makes the token by which its workers are known.
@@ -23,7 +23,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -39,8 +39,8 @@ from workers.client.errors import GatewayError
 from workers.client.typed.gateway import GatewayClient
 from workers.environment.child_environment import Kind, child_environment
 from workers.environment.data_folder import ROOM_BYTES, DataFolder, DataFolderError
-from workers.environment.diagnosis import DAMAGED
 from workers.environment.ledger_access import (
+    DAMAGED,
     LedgerPlace,
     file_of,
     fold_ledger,
@@ -50,9 +50,10 @@ from workers.environment.ledger_access import (
 )
 from workers.environment.listening import listen, port_of
 from workers.environment.machine_limits import expect_fit
+from workers.environment.output import forward
 from workers.environment.settings import Settings, variable_of
 from workers.process_tree.child_process import ChildSpec, ServiceSpec
-from workers.process_tree.supervisor import AlikeDeaths, Supervisor, until_unhindered
+from workers.process_tree.supervisor import AlikeDeaths, Supervisor, wait_until_unhindered
 
 TOKEN_BYTES = 32
 
@@ -65,6 +66,9 @@ class Tree:
     folder: DataFolder
     ledger_place: LedgerPlace
     gateway_url: str
+    further_worker: ChildSpec
+    """A worker that waits until it is let begin, for whoever starts and stops it by itself."""
+
     worker_metrics_urls: tuple[str, ...] = ()
 
 
@@ -74,8 +78,12 @@ async def running_tree(
     *,
     workers: int = 1,
     died_alike: Callable[[AlikeDeaths], None] = lambda _: None,
+    sink: Callable[[bytes], None] = forward,
+    port_from: str = "ROTULUS_PORT",
 ) -> AsyncIterator[Tree]:
     """Run the whole tree for the time of a block; leaving stops all of it within two seconds.
+
+    `sink` takes each line that a process writes, `port_from` is what another port is named by.
 
     The tree binds every port itself before anything is started, and its processes inherit what it
     bound: a port that is taken is an error at once, and what answers there later is the tree's.
@@ -98,15 +106,15 @@ async def running_tree(
                 return f"no room for {ROOM_BYTES >> 20} MiB on the disk of {folder.path}"
         return ""
 
-    await until_unhindered(full_disk, "tree")
-    with folder.locked(), ExitStack() as sockets:
-        listening = sockets.enter_context(listen(settings.host, settings.port))
+    await wait_until_unhindered(full_disk, "tree")
+    with folder.lock(), ExitStack() as sockets:
+        listening = sockets.enter_context(listen(settings.host, settings.port, port_from))
         measured = metrics_sockets(settings, workers, sockets)
         await anyio.to_thread.run_sync(bring_forward, place)
         gateway_url = _url_of(settings.host, listening)
         # The same for every tree on a folder, of which there is one at a time.
         name = f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
-        shared = settings.replaced(
+        shared = settings.with_changes(
             port=port_of(listening),
             gateway_url=gateway_url,
             worker_token=secrets.token_urlsafe(TOKEN_BYTES),
@@ -116,9 +124,11 @@ async def running_tree(
         if not settings.redis_url:
             redis = EmbeddedRedis(folder.path, find_server(), settings.redis_prefix)
 
-        def environment(kind: Kind, listening: socket.socket | None) -> dict[str, str]:
-            known = shared if redis is None else shared.replaced(redis_url=redis.url)
-            return child_environment(kind, known, listening)
+        def environment(
+            kind: Kind, listening: socket.socket | None, *, waits: bool = False
+        ) -> dict[str, str]:
+            known = shared if redis is None else shared.with_changes(redis_url=redis.url)
+            return child_environment(kind, known, listening, waits=waits)
 
         def child(
             name: str,
@@ -126,7 +136,7 @@ async def running_tree(
             listening: socket.socket | None,
             ready: Callable[[], Awaitable[bool]] | None = None,
         ) -> ChildSpec:
-            command = (sys.executable, "-m", "workers", kind)
+            command = (sys.executable, "-m", "rotulus", kind)
             return ChildSpec(name, command, partial(environment, kind, listening), ready, listening)
 
         async with GatewayClient(gateway_url) as client:
@@ -153,11 +163,18 @@ async def running_tree(
                     facts = {"gateway_url": gateway_url, "pids": supervisor.pids()}
                     folder.write_runtime(facts | {"died_alike": list(alike.values())})
 
-                supervisor = Supervisor(specs, died_alike=note_deaths, hindrance=full_disk)
+                supervisor = Supervisor(
+                    specs, died_alike=note_deaths, hindrance=full_disk, sink=sink
+                )
                 async with supervisor:
                     write_facts()
                     try:
-                        yield Tree(supervisor, folder, place, gateway_url, metrics_urls)
+                        waiting = replace(
+                            child("worker", "worker", None),
+                            env=partial(environment, "worker", None, waits=True),
+                            waits=True,
+                        )
+                        yield Tree(supervisor, folder, place, gateway_url, waiting, metrics_urls)
                     finally:
                         folder.remove_runtime()
             finally:
@@ -218,7 +235,7 @@ def metrics_sockets(
     if first is None:
         return [None] * workers
     ports = [first + number if first else 0 for number in range(workers)]
-    settings.replaced(worker_metrics_port=ports[-1])  # raises where there are not as many ports
+    settings.with_changes(worker_metrics_port=ports[-1])  # raises where there are not as many ports
     variable = variable_of("worker_metrics_port")
     return [sockets.enter_context(listen(settings.host, port, variable)) for port in ports]
 

@@ -25,7 +25,7 @@ from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid
 from workers.environment.checkpoint_folder import (
-    published_checkpoint,
+    read_checkpoint,
     write_checkpoint,
     write_tiles,
 )
@@ -33,7 +33,7 @@ from workers.environment.checkpoint_key import (
     CheckpointDiverged,
     CheckpointKey,
     check_continued,
-    held_key,
+    hold_key,
 )
 from workers.publication.witnessing import Witnesses, WitnessReply
 
@@ -97,7 +97,7 @@ class LogPublisher:
             LedgerCorrupt: a tile of the tree is not there.
         """
         with ExitStack() as stack:
-            held = await _on_thread(stack.enter_context, held_key(self._key_file))
+            held = await _on_thread(stack.enter_context, hold_key(self._key_file))
             await self._look(held)
             signed = await _on_thread(self._signed_head, held)
             cosigned = await self._collect_cosignatures(signed, held.verifiers)
@@ -143,11 +143,11 @@ class LogPublisher:
         return checkpoint
 
     def _in_folder(self, held: CheckpointKey) -> SignedCheckpoint | None:
-        note = published_checkpoint(self._folder)
+        note = read_checkpoint(self._folder)
         if note is None:
             return None
         try:
-            return held.published(note)
+            return held.open_published(note)
         except ProofInvalid as error:
             message = (
                 f"{self._folder} has the checkpoint of another log or key, of"

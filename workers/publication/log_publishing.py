@@ -21,12 +21,12 @@ import anyio.to_thread
 import structlog
 
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.proof.checkpoint_verdict import JudgedCheckpoint, judged
+from kernel.proof.checkpoint_verdict import JudgedCheckpoint, judge_checkpoint
 from kernel.proof.signing_keys import SigningKeyUnavailable
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
 from kernel.values.errors import KernelError
-from workers.environment.checkpoint_folder import published_checkpoint
+from workers.environment.checkpoint_folder import read_checkpoint
 from workers.environment.checkpoint_key import CheckpointDiverged
 from workers.environment.key_file import CheckpointKeyBusy, CheckpointKeyUnusable
 from workers.environment.known_logs import policy_at, with_own_keys
@@ -146,13 +146,13 @@ class LogPublishing:
             return False
         except _PROBLEMS as error:
             self._note((error.code, str(error)))
-            self._waits.failed(error.code, str(error))
+            self._waits.fail(error.code, str(error))
             return False
         self._note(None)
         await self._settle(published)
         return True
 
-    async def witnessed(self, size: int, within_s: float) -> Durability:
+    async def wait_for_witnesses(self, size: int, within_s: float) -> Durability:
         """Return once the first `size` rows are witnessed, or after `within_s` (30 s at most).
 
         Where nobody is asked for cosignatures, or nothing can be signed, it returns at once.
@@ -172,7 +172,7 @@ class LogPublishing:
     def note(self) -> bytes | None:
         """Return the note of the published checkpoint, None where none can be read."""
         try:
-            return published_checkpoint(self.folder)
+            return read_checkpoint(self.folder)
         except OSError:
             return None
 
@@ -189,12 +189,12 @@ class LogPublishing:
         note = published.checkpoint.to_bytes()
 
         def judgement() -> JudgedCheckpoint:
-            return judged(note, self.policy())
+            return judge_checkpoint(note, self.policy())
 
         judged_now = await anyio.to_thread.run_sync(judgement)
         self._size = published.checkpoint.stated.size
         self._quorum_met = judged_now.quorum_met
-        self._waits.published(note, judged_now)
+        self._waits.settle(note, judged_now)
 
     async def _is_due(self) -> bool:
         waited_s = self._clock_s() - self._tried_at_s

@@ -1,4 +1,4 @@
-"""Evidence of what a ledger lost beside what its gateways remember: for who accepts its head.
+"""Gathers evidence of what a ledger lost beside what its gateways remember.
 
 The published checkpoint and the witnesses say how long the log had been. An item in Redis whose
 request the ledger does not know was asked for on the ledger that is gone.

@@ -1,4 +1,4 @@
-"""Time stamps over checkpoints (RFC 3161): asked of an authority, and verified under its roots.
+"""Asks an authority for time stamps over checkpoints (RFC 3161), and verifies them under its roots.
 
 What is stamped is the text of a checkpoint's note, whoever signs below it. A stamp says that the
 checkpoint was there at a time; it says nothing about whether the log had another one as well, which
@@ -91,10 +91,10 @@ async def time_stamp(
             content = await _ask_stamp(http, url, request.as_bytes())
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
         raise TimeStampUnavailable(f"{url}: {type(error).__name__}") from error
-    return verified_stamp(content, text, roots, request)
+    return verify_time_stamp(content, text, roots, request)
 
 
-def verified_stamp(
+def verify_time_stamp(
     content: bytes,
     text: bytes,
     roots: Sequence[Certificate],

@@ -81,7 +81,7 @@ class WitnessedWaits:
             return wait.answer
         return Durability(reason_code="witnesses_not_in_time", message=self._last_message)
 
-    def published(self, note: bytes, judgement: JudgedCheckpoint) -> None:
+    def settle(self, note: bytes, judgement: JudgedCheckpoint) -> None:
         """Settle whoever waits for rows that a published checkpoint shows to be witnessed."""
         self._last_message = f"the newest checkpoint is {judgement.message}"
         if judgement.verdict is not CheckpointVerdict.WITNESSED or judgement.stated is None:
@@ -89,7 +89,7 @@ class WitnessedWaits:
         self._newest = Durability(note, judgement.stated.size, message=judgement.message)
         self._end(self._newest, judgement.stated.size)
 
-    def failed(self, code: str, message: str) -> None:
+    def fail(self, code: str, message: str) -> None:
         """Tell whoever waits why nothing is published."""
         self._end(Durability(reason_code=code, message=message))
 

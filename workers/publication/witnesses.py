@@ -1,4 +1,4 @@
-"""Witnesses as a log asks them (C2SP tlog-witness): bounded, all at once, none of them believed.
+"""Asks witnesses (C2SP tlog-witness): bounded, all at once, none of them believed.
 
 1. A cosignature counts where it holds under a key of the policy; every other line is dropped.
 2. A witness has `ASKED_S_MAX` for everything that is asked of it, and an answer so many bytes.
@@ -82,7 +82,9 @@ class WitnessClient:
         async with anyio.create_task_group() as tasks:
             for url in [*self._keys][:WITNESSES_MAX]:
                 ask = partial(self._ask_witness, self._http, url, checkpoint, prove)
-                tasks.start_soon(_within, url, partial(_or_followed, ask, prove_handovers), replies)
+                tasks.start_soon(
+                    _within, url, partial(_ask_or_hand_over, ask, prove_handovers), replies
+                )
         return replies
 
     async def aclose(self) -> None:
@@ -156,7 +158,7 @@ async def _within(
     replies.append(reply)
 
 
-async def _or_followed(
+async def _ask_or_hand_over(
     ask: Callable[..., Awaitable[WitnessReply]], prove_handovers: ProveHandovers
 ) -> WitnessReply:
     """Ask a witness, and one that does not know the log's keys to follow their hand-over."""

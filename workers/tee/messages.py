@@ -1,4 +1,4 @@
-"""Messages of the Tee contract read into the terms of the graph, and written from them.
+"""Reads messages of the Tee contract into the terms of the graph, and writes them from these.
 
 Reading raises BeliefError INVALID_REQUEST for what the contract does not allow.
 """

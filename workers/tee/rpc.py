@@ -1,4 +1,4 @@
-"""The methods of the contract on a channel and on a server, as `tee.proto` lists them."""
+"""Declares the methods of the contract on a channel and on a server, as `tee.proto` lists them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The process `rotulus tee`: the Tee contract and gRPC health on one port, from one ledger.
+"""Runs the process `rotulus tee`: the Tee contract and gRPC health on one port, from one ledger.
 
 A stop has an order: health goes red and no call is taken any more, those that run are finished, the
 ledger is closed.
@@ -27,7 +27,7 @@ from actors.orchestrator.orchestrator import Orchestrator
 from kernel.ledger.ledger import Ledger
 from kernel.transaction.kernel import Kernel
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import founded_ledger, ledger_place
+from workers.environment.ledger_access import ledger_place, open_or_create_ledger
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.machine_limits import begin_within_limits
 from workers.environment.settings import Settings
@@ -132,7 +132,7 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
     folder.make()
     clock = LedgerClock()
     host = system_host(clock.now_us)
-    ledger = founded_ledger(ledger_place(settings), host, clock=clock)
+    ledger = open_or_create_ledger(ledger_place(settings), host, clock=clock)
     try:
         kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
         orchestrator = Orchestrator(host, settings.kernel_causal_window_minutes)

@@ -1,4 +1,4 @@
-"""The Tee contract answered from the record: messages in, messages out, no rules of its own.
+"""Answers the Tee contract from the record: messages in, messages out, no rules of its own.
 
 What is not valid is INVALID_ARGUMENT and an unknown incident NOT_FOUND, before anything was
 written; a ledger that did not answer is UNAVAILABLE, and asking again is safe. A write after
@@ -104,7 +104,7 @@ class TeeService:
 
         def answer() -> Any:
             incident_id = read_id("incident_id", request.incident_id)
-            opened_at, tombstones = self._incidents.opened_at(incident_id)
+            opened_at, tombstones = self._incidents.opening_of(incident_id)
             return wire.IncidentContext(
                 incident_id=incident_id,
                 created_at=timestamp_of(opened_at),

@@ -1,4 +1,4 @@
-"""Metrics of HTTP requests by route, their times and their ends; counts of emitted spans."""
+"""Counts HTTP requests by route, their times and their ends, and emitted spans."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -25,14 +25,14 @@ class SpanTally(Protocol):
         """How many spans are lost."""
 
 
-def spans_told(spans: SpanTally | None) -> Mapping[tuple[str, ...], float]:
+def span_counts(spans: SpanTally | None) -> Mapping[tuple[str, ...], float]:
     """Return what the metric of spans says; where nothing is traced, nothing."""
     if spans is None:
         return {}
     return {("exported",): spans.exported, ("dropped",): spans.dropped}
 
 
-def values_dropped() -> Mapping[tuple[str, ...], float]:
+def dropped_counts() -> Mapping[tuple[str, ...], float]:
     """Return what the metric of values that were dropped says."""
     return {(kind,): count for kind, count in DROPPED.items()}
 
@@ -56,10 +56,10 @@ class Measured:
         began_s = time.perf_counter()
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
 
-        async def watched(message: Message) -> None:
+        async def send_measured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", NO_ROUTE)
                 self._observe(method, route, message["status"], time.perf_counter() - began_s)
             await send(message)
 
-        await self._app(scope, receive, watched)
+        await self._app(scope, receive, send_measured)

@@ -1,4 +1,4 @@
-"""The metrics of one process: histograms that are observed, numbers that are read on a scrape."""
+"""Keeps the metrics of one process: observed histograms, and numbers read on a scrape."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version

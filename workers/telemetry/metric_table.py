@@ -1,4 +1,4 @@
-"""Every metric, by the process that has it; `deploy/metrics.md` shows the same table.
+"""Lists every metric, by the process that has it; `deploy/metrics.md` shows the same table.
 
 A reading that is not in the table fails (decision workers/0043).
 
@@ -164,8 +164,8 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_mailbox_limit", "Messages beyond which one mailbox refuses"),
     _counter(
         "rotulus_mail_refused_total",
-        "Mail of gateways that was refused: entry or answer not sealed here, expired, replayed, "
-        "clocks_differ",
+        "Mail of gateways that was refused: entry or answer not sealed here, earlier_key, expired, "
+        "replayed, clocks_differ",
         "what",
     ),
     _DROPPED,

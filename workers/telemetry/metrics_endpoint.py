@@ -1,4 +1,4 @@
-"""`GET /metrics`, and nothing else, for a process that has no other door.
+"""Serves `GET /metrics`, and nothing else, for a process that has no other door.
 
 It runs on a thread of its own and serves one client after another, each for two seconds at most: a
 client that asks too much or too slowly waits, and takes nothing from the work (decision

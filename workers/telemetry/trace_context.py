@@ -52,13 +52,13 @@ def read_traceparent(text: str) -> TraceContext | None:
     return TraceContext(trace_id, span_id) if trace_id and span_id else None
 
 
-def sent_as(claim: Claim) -> list[TraceContext]:
+def sending_contexts(claim: Claim) -> list[TraceContext]:
     """Return the spans under which an item was sent, one for each cause that is traced."""
     contexts = [read_traceparent(cause.traceparent) for cause in claim.lineage if cause.traceparent]
     return [context for context in contexts if context is not None][:TRACED_CAUSES_MAX]
 
 
-def handled_as(claim: Claim, context: TraceContext) -> TraceContext:
+def handling_context(claim: Claim, context: TraceContext) -> TraceContext:
     """Return the place of a delivery's handling under the span that sent the item."""
     return context.child("handle", claim.token)
 
@@ -66,7 +66,8 @@ def handled_as(claim: Claim, context: TraceContext) -> TraceContext:
 def traceparents_of(claims: Iterable[Claim]) -> list[list[str]]:
     """Return for each claim the spans that handle it; an empty list where nothing is traced."""
     traceparents = [
-        [handled_as(claim, context).traceparent for context in sent_as(claim)] for claim in claims
+        [handling_context(claim, context).traceparent for context in sending_contexts(claim)]
+        for claim in claims
     ]
     return traceparents if any(traceparents) else []
 

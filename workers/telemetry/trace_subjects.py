@@ -1,4 +1,4 @@
-"""The traces that an answer belongs to: those of the operations and requests that it names."""
+"""Finds the traces that an answer belongs to: its operations' and requests'."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A queue whose items carry the trace of what caused them."""
+"""Carries with the items of a queue the trace of what caused them."""
 
 import time
 from collections.abc import Sequence

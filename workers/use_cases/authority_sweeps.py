@@ -148,11 +148,11 @@ async def run_sweep(sweep: Sweep, ledger: Ledger, write: Write) -> SweepResult:
     """
     result = SweepResult(sweep.trigger_source_id)
     for page in await anyio.to_thread.run_sync(sweep.pages, ledger):
-        result.add(accepted(await write(sweep.unit(page))))
+        result.add(expect_accepted(await write(sweep.unit(page))))
     return result
 
 
-def accepted(result: Any) -> SubmissionResult:
+def expect_accepted(result: Any) -> SubmissionResult:
     """Return a result that is on the record.
 
     Raises:
@@ -236,7 +236,7 @@ class DeferredCascades:
 
     async def _record(self, page: RecomputeRequested, fence: Fence | None) -> None:
         try:
-            accepted(await self._write(IntentUnit(_intent(page), None, "system"), fence))
+            expect_accepted(await self._write(IntentUnit(_intent(page), None, "system"), fence))
         except StaleEpoch:
             if self._lease is not None and fence is not None:
                 self._lease.lose(fence)

@@ -21,7 +21,7 @@ from kernel.retention.archival import (
     ArchivalStep,
     PreparedStep,
     Retention,
-    prepared_step,
+    prepare_step,
     take_step,
 )
 from kernel.retention.log_archival import next_segment, rows_of_segment
@@ -183,7 +183,7 @@ def _preparation(
     ledger: Ledger, retention: Retention
 ) -> Callable[[LedgerView], PreparedStep | None]:
     return partial(
-        prepared_step,
+        prepare_step,
         archive=ledger.archive,
         retention=retention,
         now_us=ledger.host.now_us(),

@@ -10,7 +10,14 @@ from typing import Any
 import structlog
 
 from actors.commit.units import Unit
-from actors.commit.work_units import CancelRequestUnit, DismissUnit, PauseUnit, RequeueUnit
+from actors.commit.work_units import (
+    CancelRequestUnit,
+    DismissUnit,
+    PauseUnit,
+    PrioritizeUnit,
+    RequeueUnit,
+)
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.work.dead_letters import DeadLetterDismissal
 from kernel.work.pauses import PauseDecision
 from kernel.work.requests import WorkReceipt, WorkStatus
@@ -23,11 +30,11 @@ class OperatorAction:
     """What an operator asks of a queue, and who says so."""
 
     verb: str
-    """One of pause, resume, requeue, dismiss, cancel."""
+    """One of pause, resume, requeue, dismiss, prioritize, cancel."""
 
     queue: str
     decided_by: str
-    """See `asked_by`."""
+    """See `requester_name`."""
 
     reason: str = ""
     priority: str | None = None
@@ -39,7 +46,7 @@ Write = Callable[[Unit], Awaitable[Any]]
 _log = structlog.get_logger(__name__)
 
 
-def asked_by(name: str, address: str | None) -> str:
+def requester_name(name: str, address: str | None) -> str:
     """Return who asks, as the record has it: the name given, if any, and the address."""
     place = address or "an unknown address"
     return f"{name} at {place}" if name else place
@@ -94,6 +101,33 @@ async def cancel(
     return cancelled, status
 
 
+async def prioritize(
+    write: Write,
+    queue: WorkQueue | None,
+    request_id: str,
+    priority: str,
+    reason: str,
+    decided_by: str,
+) -> tuple[bool, WorkStatus]:
+    """Let an open request wait at another priority; the first value is False where nothing changed.
+
+    What is in the hands of a worker goes on, and is tried again at the new priority.
+
+    Raises:
+        WorkRefused: `queue_unknown_priority`, `work_request_unknown`.
+    """
+    unit = PrioritizeUnit(request_id, priority, reason, decided_by)
+    changed, status = await write(unit)
+    if changed and queue is not None:
+        # One understanding's requests are one item.
+        key = status.item_key if status.queue == AUTHORITY_QUEUE else request_id
+        try:
+            await queue.withdraw([key])
+        except QueueError as error:
+            _log.info("priority_waits_for_redis", queue=status.queue, code=error.code)
+    return changed, status
+
+
 async def act(write: Write, queue: WorkQueue, action: OperatorAction) -> None:
     """Do what one form asks of a queue; it is on the record when this returns."""
     name, ids = action.queue, [action.request_id]
@@ -105,5 +139,10 @@ async def act(write: Write, queue: WorkQueue, action: OperatorAction) -> None:
     elif action.verb == "dismiss":
         dismissal = DeadLetterDismissal(action.reason, action.decided_by)
         await dismiss(write, name, queue, ids, dismissal)
+    elif action.verb == "prioritize":
+        priority = action.priority or ""
+        await prioritize(
+            write, queue, action.request_id, priority, action.reason, action.decided_by
+        )
     else:
         await cancel(write, queue, action.request_id, action.reason, action.decided_by)

@@ -1,4 +1,4 @@
-"""Undoing, the same at every door: over HTTP and on a ledger file (K21).
+"""Undoes, the same at every door: over HTTP and on a ledger file (K21).
 
 Building the state again takes every shard away in its own transaction, so a gateway that reaches
 the database from elsewhere drops its memory and takes its shards anew.
@@ -10,7 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from actors.commit.rollback_units import RollbackEpochUnit, RollbackOperationUnit
+from actors.commit.rollback_units import (
+    RollbackEpochUnit,
+    RollbackOperationUnit,
+    RollbackTogetherUnit,
+)
 from actors.commit.units import Unit
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import take_away_all
@@ -29,8 +33,22 @@ Name = Annotated[str, Field(min_length=1, max_length=512)]
 Token = Annotated[str | None, Field(max_length=2048)]
 
 
+SAID_CHARS_MAX = 1024
+Said = Annotated[str | None, Field(min_length=1, max_length=SAID_CHARS_MAX)]
+
+
 class _Undoing(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    decided_by: Said = None
+    reason: Said = None
+    """Who has it undone, and why; the receipt of the undoing says it."""
+
+    @property
+    def said(self) -> dict[str, str]:
+        """What was said of who has it undone, and why."""
+        stated = {"decided_by": self.decided_by, "reason": self.reason}
+        return {name: value for name, value in stated.items() if value is not None}
 
     @model_validator(mode="before")
     @classmethod
@@ -46,6 +64,13 @@ class UndoOperation(_Undoing):
 
     tier: Literal[1]
     operation_id: Name
+
+
+class UndoTogether(_Undoing):
+    """Undo operations in order, which go together or not at all."""
+
+    tier: Literal[1] = 1
+    operation_ids: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64)]
 
 
 class UndoEpoch(_Undoing):
@@ -89,11 +114,16 @@ def dry_run(
     return plan_of(view, undoing)
 
 
-def unit_of(undoing: UndoOperation | UndoEpoch, confirmations: Confirmations) -> Unit:
+def unit_of(
+    undoing: UndoOperation | UndoTogether | UndoEpoch, confirmations: Confirmations
+) -> Unit:
     """Return the unit that undoes it."""
+    if isinstance(undoing, UndoTogether):
+        return RollbackTogetherUnit(undoing.operation_ids, undoing.said)
     if isinstance(undoing, UndoOperation):
-        return RollbackOperationUnit(undoing.operation_id)
-    return RollbackEpochUnit(undoing.epoch_id, undoing.user_confirmation_token, confirmations)
+        return RollbackOperationUnit(undoing.operation_id, undoing.said)
+    token = undoing.user_confirmation_token
+    return RollbackEpochUnit(undoing.epoch_id, token, confirmations, undoing.said)
 
 
 def build_again(

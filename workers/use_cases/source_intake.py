@@ -1,4 +1,4 @@
-"""Somebody else's JSON as a source: what comes in at a door becomes intents, its text wrapped.
+"""Takes somebody else's JSON as a source: it becomes intents, its text wrapped.
 
 A value, a webhook and a CloudEvent become the same: an artifact of a corpus, which the orchestrator
 wraps as untrusted content (§10.3), with where it comes from as the fields by which bindings select
@@ -19,7 +19,7 @@ import orjson
 from actors.orchestrator.intents import MAX_TEXT_CHARS, CompletePhase, CreateSource, Intent
 from kernel.model.bindings.selectors import VALUE_MAX
 from kernel.values.errors import FieldRefused
-from kernel.values.json_lines import shown
+from kernel.values.json_lines import printable_json
 
 JSON_MEDIA_TYPE: Final = "application/json"
 CLOUD_EVENT: Final = "application/cloudevents+json"
@@ -191,17 +191,17 @@ def _event(name: str, attributes: Mapping[str, Any], text: str, media_type: str)
     for key in NEEDED:
         value = attributes.get(key)
         if not isinstance(value, str) or not value:
-            stated = shown(value) if key in attributes else "no such attribute"
+            stated = printable_json(value) if key in attributes else "no such attribute"
             raise _invalid(key, f"{stated}; allowed: text that is not empty")
     if attributes["specversion"] != "1.0":
-        raise _invalid("specversion", f"{shown(attributes['specversion'])}; allowed: 1.0")
+        raise _invalid("specversion", f"{printable_json(attributes['specversion'])}; allowed: 1.0")
     if len(attributes) > ATTRIBUTES_MAX:
         raise _invalid("", f"{len(attributes)} attributes; allowed: {ATTRIBUTES_MAX}")
     for key, value in attributes.items():
         is_long = isinstance(value, str) and len(value) > ATTRIBUTE_CHARS_MAX
         if is_long or not isinstance(value, str | int | bool | None) or len(key) > VALUE_MAX:
             allowed = f"text of at most {ATTRIBUTE_CHARS_MAX} characters, a number or a boolean"
-            raise _invalid(key[:VALUE_MAX], f"{shown(value)}; allowed: {allowed}")
+            raise _invalid(key[:VALUE_MAX], f"{printable_json(value)}; allowed: {allowed}")
     subject = attributes.get("subject")
     path = (name, attributes["type"], *((subject,) if isinstance(subject, str) else ()))
     return ArrivedSource(

@@ -72,7 +72,7 @@ class CosignedFolder:
             if file.name in index and not file.exists():
                 raise CheckpointKeyUnusable(f"{file} is gone: {origin!r} is not cosigned any more")
         kept = [_checkpoint(path, origin, read_private(path))] if path.exists() else []
-        kept += [checkpoint for checkpoint, _ in self._handed_over(origin)]
+        kept += [checkpoint for checkpoint, _ in self._read_handovers(origin)]
         latest = max(kept, key=lambda checkpoint: checkpoint.stated.size, default=None)
         known = max(index.get(self._file_of(origin, each).name, 0) for each in _ENDINGS)
         if latest is not None and latest.stated.size < known:
@@ -86,7 +86,9 @@ class CosignedFolder:
         Raises:
             CheckpointKeyUnusable: they cannot be read, or are those of another log.
         """
-        return tuple(handover for _, followed in self._handed_over(origin) for handover in followed)
+        return tuple(
+            handover for _, followed in self._read_handovers(origin) for handover in followed
+        )
 
     def keep_handovers(
         self, checkpoint: SignedCheckpoint, handovers: Sequence[KeyHandover]
@@ -128,7 +130,7 @@ class CosignedFolder:
         write_private(path, equivocation.to_bytes())
         return path
 
-    def _handed_over(self, origin: str) -> list[tuple[SignedCheckpoint, list[KeyHandover]]]:
+    def _read_handovers(self, origin: str) -> list[tuple[SignedCheckpoint, list[KeyHandover]]]:
         """Return what the file of a log's hand-overs has, nothing where there is none."""
         path = self._file_of(origin, _HANDOVERS)
         if not path.exists():

@@ -1,4 +1,4 @@
-"""The process of a witness: checkpoints and hand-overs are sent to it over HTTP."""
+"""Runs the process of a witness: checkpoints and hand-overs are sent to it over HTTP."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from actors.supervision import kept_up
+from actors.supervision import keep_running
 from kernel.proof.signing_keys import SigningKeyUnavailable
 from kernel.proof.witness_policy import WitnessPolicy
 from workers.api.errors import respond
 from workers.api.middleware.request_guard import RequestGuardMiddleware
-from workers.environment.key_file import CheckpointKeyUnusable, held_keys
+from workers.environment.key_file import CheckpointKeyUnusable, hold_keys
 from workers.environment.listening import listen, port_of
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
@@ -37,7 +37,9 @@ def witness_app(
     """Return the application; it answers only to the host names of the settings."""
     places = anyio.CapacityLimiter(requests_max)
 
-    async def answered(request: Request, answer_to: Callable[[bytes], WitnessAnswer]) -> Response:
+    async def answer_within_limit(
+        request: Request, answer_to: Callable[[bytes], WitnessAnswer]
+    ) -> Response:
         if places.available_tokens < 1:
             return respond("gateway_full", "the witness has as much in hand as it takes")
         async with places:
@@ -50,10 +52,10 @@ def witness_app(
         return Response(answer.body, answer.status, {"Content-Type": answer.media_type})
 
     async def add_checkpoint(request: Request) -> Response:
-        return await answered(request, witness.add)
+        return await answer_within_limit(request, witness.add)
 
     async def add_handover(request: Request) -> Response:
-        return await answered(request, witness.add_handover)
+        return await answer_within_limit(request, witness.add_handover)
 
     async def health(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -83,14 +85,14 @@ async def serve_witness(
             process holds them.
         AddressUnusableError: somebody else listens at the address.
     """
-    with held_keys(key_file) as keys, listen(settings.host, port, "--port") as bound:
+    with hold_keys(key_file) as keys, listen(settings.host, port, "--port") as bound:
         cosigned = CosignedFolder(cosigned_path(key_file))
         host = system_host()
         witness = Witness(keys, logs, cosigned, lambda: host.now_us() // 1_000_000)
         server = GatewayServer(server_config(witness_app(witness, settings)), _nothing)
         listens(f"{settings.host}:{port_of(bound)}")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(kept_up, "slow_clients", server.slow.run)
+            tasks.start_soon(keep_running, "slow_clients", server.slow.run)
             await server.serve([bound])
             tasks.cancel_scope.cancel()
 

@@ -1,4 +1,4 @@
-"""A witness: decides on checkpoints, remembers what it cosigned, and then cosigns.
+"""Decides on checkpoints, remembers what it cosigned, and then cosigns: a witness.
 
 One request at a time reads what was cosigned, decides, and writes the new checkpoint to the disk;
 only then is it signed and answered. So a witness that is killed at any moment has cosigned nothing
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from kernel.proof.add_checkpoint import SIZE_TYPE, AddCheckpoint, WitnessRefusal, decided
-from kernel.proof.add_handover import AddHandover, followed
+from kernel.proof.add_checkpoint import SIZE_TYPE, AddCheckpoint, WitnessRefusal, decide_checkpoint
+from kernel.proof.add_handover import AddHandover, follow_handovers
 from kernel.proof.checkpoint import SignedCheckpoint, signature_line
 from kernel.proof.equivocation import Equivocation
 from kernel.proof.key_handover import KeyHandover, keys_for
@@ -112,9 +112,9 @@ class Witness:
             self._cosigned.latest(stated.origin),
             self._cosigned.handovers(stated.origin),
         )
-        follow = followed(known, handovers, latest)
+        follow = follow_handovers(known, handovers, latest)
         verifiers = keys_for(self._logs.of_log(stated.origin), follow, stated.size)
-        signed = decided(request, verifiers, latest)
+        signed = decide_checkpoint(request, verifiers, latest)
         if len(follow) > len(known):
             self._cosigned.keep_handovers(signed, follow)
             _log.warning("log_handed_over", origin=stated.origin, tree_size=stated.size)

@@ -25,7 +25,7 @@ class Absence:
         self._said_at_s = float("-inf")
         self._tries = 0
 
-    def failed(self, now_s: float, error: str, **facts: object) -> None:
+    def note_failure(self, now_s: float, error: str, **facts: object) -> None:
         """Note a try that failed."""
         self.pause(now_s)
         self._tries += 1
@@ -38,7 +38,7 @@ class Absence:
         self.try_at_s = now_s + self._pause_s
         self._pause_s = min(self._max_s, 2 * self._pause_s)
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """Note that it was reached."""
         self._pause_s = self._first_s
         self.try_at_s = float("-inf")

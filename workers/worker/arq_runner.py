@@ -1,4 +1,4 @@
-"""A worker process: drain slots that arq keeps running (decision workers/0002).
+"""Runs drain slots in a worker process, kept running by arq (decision workers/0002).
 
 This module is the only one that knows arq. Its keys lie in a room of our own behind the prefix of
 the settings, under one hash tag (`ArqRoom`). A job is a slot (`drain_slots.py`), not an item, so
@@ -32,7 +32,7 @@ from redis.exceptions import RedisError
 from queues.errors import QueueError
 from queues.fleet.worker_heartbeats import Heartbeats, WorkerBeat
 from queues.leases.capacity_leases import CapacityLeases
-from queues.redis.dropped import DROPPED, KINDS_MAX, dropped
+from queues.redis.dropped import DROPPED, KINDS_MAX, count_dropped
 from queues.redis.keys import prefix_of
 from queues.redis.watch import RedisWatch
 from workers.telemetry.http_metrics import SpanTally
@@ -126,9 +126,9 @@ class WorkerProcess:
                 _log.exception("worker_begins_anew", error=repr(errors.exceptions[0]))
             now_s, self._waits = self.clock_s(), bool(away)
             if now_s - began_s > RECONNECT_PAUSE_MAX_S:
-                absence.ended()
+                absence.note_end()
             if away:
-                absence.failed(now_s, away)
+                absence.note_failure(now_s, away)
             else:
                 absence.pause(now_s)
             with anyio.move_on_after(absence.try_at_s - now_s):
@@ -332,7 +332,7 @@ def _read_job(value: bytes) -> dict[str, Any]:
         case {"f": str() as name, "a": [int() as slot], "et": int() as asked_at_ms} if name == JOB:
             pass
         case _:
-            dropped("job")
+            count_dropped("job")
             slot, asked_at_ms = NO_SLOT, 0
     return {"f": JOB, "a": [slot], "k": {}, "t": None, "et": asked_at_ms}
 

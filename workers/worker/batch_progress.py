@@ -1,8 +1,8 @@
 """Lets go of what is held for a batch of which nothing was done for a while.
 
 A batch may take long, because its items are worked on one after the other. Whatever works on one
-says so by `progressed`, from any task or thread that the batch has started. A step has a limit of
-its own (an extraction 60 s, a gateway's answer 60 s), so a batch that says nothing for
+says so by `note_progress`, from any task or thread that the batch has started. A step has a limit
+of its own (an extraction 60 s, a gateway's answer 60 s), so a batch that says nothing for
 `PROGRESS_S_MAX` hangs where nothing limits it (decision workers/0131).
 """
 
@@ -33,8 +33,8 @@ class BatchProgress:
         self._moved_s = self._clock_s()
 
     @contextmanager
-    def followed(self) -> Iterator[None]:
-        """Have `progressed` note what is done of this batch, in this task and what it starts."""
+    def follow(self) -> Iterator[None]:
+        """Have `note_progress` note what is done of this batch, in this task and what it starts."""
         token = _FOLLOWED.set(self)
         try:
             yield
@@ -45,7 +45,7 @@ class BatchProgress:
 _FOLLOWED: ContextVar[BatchProgress | None] = ContextVar("_FOLLOWED", default=None)
 
 
-def progressed() -> None:
+def note_progress() -> None:
     """Note that something was done of the batch that this is a part of, if it is of any."""
     followed = _FOLLOWED.get()
     if followed is not None:

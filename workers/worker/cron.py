@@ -1,4 +1,4 @@
-"""Periodic work of a fleet, each once in its period whatever the number of workers.
+"""Runs periodic work of a fleet, each once in its period whatever the number of workers.
 
 A worker claims the period of a cron in Redis and runs it. Redis may forget a claim, so a second run
 of any cron changes nothing: the ledger recognises what it would write. Sweeps run where the writer
@@ -17,17 +17,20 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+import anyio
 import anyio.to_thread
 import structlog
 
 from kernel.ledger.ledger import Ledger
 from kernel.values.errors import LedgerUnavailable
 from kernel.verify.recent import ROWS_MAX, AuditMark, audit_since
+from kernel.work.attempts import waits_by_another
+from kernel.work.retry_policy import RetryPolicy
 from queues.errors import QueueError
-from queues.fleet.cron_claims import Crons
+from queues.fleet.cron_claims import CronFiring, Crons
 from queues.queue.work_queue import WorkQueue
 from queues.redis.decoding import Field, fields, matching, records, whole
-from queues.redis.dropped import dropped
+from queues.redis.dropped import count_dropped
 from workers.client.errors import GatewayError
 from workers.plugins.cron_expression import CronExpression
 from workers.worker.absence import Absence
@@ -37,11 +40,18 @@ CHAIN_AUDIT = "chain-audit"
 RETENTION_SWEEP = "retention-sweep"
 DECAY_TICK = "decay-tick"
 LOG_ARCHIVAL = "log-archival"
+RETRY_POLICIES = "retry-policies"
+POLICY_PAGES_MAX = 40
+"""Pages of a queue's waiting requests that get another policy in one period."""
+
 ARCHIVALS_MAX = 20
 """Calls of an archival in one period, each of a few segments; the rest is the next period's."""
 
 AUDITS_MAX = 5
 """Pages of an audit in one period; a record that grows faster is audited later."""
+
+NOTE_EVERY_S: Final = 10.0
+"""A cron that runs more often says no more often that it ran."""
 
 RETRY_FIRST_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
@@ -58,6 +68,8 @@ class CronTools:
     ledger: Ledger
     reporter: GatewayReporter
     crons: Crons
+    policies: Mapping[str, RetryPolicy] = field(default_factory=dict)
+    """By queue, the policy by which what failed waits for its next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +92,12 @@ class Cron:
     def start_s(self, period: int) -> int:
         """Return when a period begins, in seconds since 1970."""
         return period if self.times is not None else period * self.every_s + self.offset_s
+
+    def next_s(self, now_s: float) -> int:
+        """Return when the next period begins, in seconds since 1970."""
+        if self.times is not None:
+            return self.times.following(now_s)
+        return self.start_s(self.period_at(now_s) + 1)
 
 
 async def reap(tools: CronTools) -> None:
@@ -119,7 +137,7 @@ async def audit_chain(tools: CronTools) -> None:
         audited = await anyio.to_thread.run_sync(tools.ledger.read, partial(audit_since, mark=mark))
         if not audited.mark_fits:
             _log.warning("chain_audit_mark_dropped", ec_sequence_number=mark.ec_sequence_number)
-            dropped("chain_audit_mark")
+            count_dropped("chain_audit_mark")
         if not audited.verification.ok:
             _log.critical("chain_audit_failed", finding=repr(audited.verification.findings[0]))
             await tools.reporter.post(f"/internal/crons/{CHAIN_AUDIT}", asdict(audited.mark))
@@ -133,6 +151,18 @@ async def audit_chain(tools: CronTools) -> None:
     _log.warning("chain_audit_behind", ec_sequence_number=mark.ec_sequence_number)
 
 
+async def follow_policies(tools: CronTools) -> None:
+    """Let what waits for its next attempt by an earlier policy wait by the one in force."""
+    for queue, policy in tools.policies.items():
+        differs = partial(waits_by_another, queue=queue, policy=policy)
+        for _ in range(POLICY_PAGES_MAX):
+            if not await anyio.to_thread.run_sync(tools.ledger.read, differs):
+                break
+            body = {"queue": queue, "policy": policy.model_dump()}
+            await tools.reporter.post("/internal/retry-policy", body)
+            _log.info("retry_policy_followed", queue=queue, version=policy.version)
+
+
 CRONS: Mapping[str, Cron] = MappingProxyType(
     {
         "reap": Cron(2, reap),
@@ -140,6 +170,7 @@ CRONS: Mapping[str, Cron] = MappingProxyType(
         CHAIN_AUDIT: Cron(300, audit_chain),
         DECAY_TICK: Cron(86_400, tick_decay),
         LOG_ARCHIVAL: Cron(3600, archive_log),
+        RETRY_POLICIES: Cron(30, follow_policies),
     }
 )
 """By name. One that has to write posts to the gateway, which has a unit for it by the same name
@@ -156,6 +187,9 @@ class CronRunner:
     _seen: dict[str, int] = field(default_factory=dict)
     """The newest period of each that this worker has looked at."""
 
+    _noted_s: dict[str, float] = field(default_factory=dict)
+    """When this worker said of each that it ran."""
+
     _failures: defaultdict[str, Absence] = field(
         default_factory=lambda: defaultdict(
             lambda: Absence("cron_failed", RETRY_FIRST_S, RETRY_MAX_S)
@@ -169,20 +203,36 @@ class CronRunner:
             if self._seen.get(name) == period or now_s < self._failures[name].try_at_s:
                 continue
             try:
+                if name not in self._seen and name not in self._noted_s:
+                    await self._note(name, cron, now_s)
+                    self._noted_s[name] = 0.0
                 claimed = await self.tools.crons.claim(name, period, cron.every_s, self.worker_id)
                 if not claimed or await self._ran(name, cron, period, now_s):
                     self._seen[name] = period
             except QueueError as error:  # it is the slots that wait for Redis
                 _log.info("cron_without_redis", cron=name, code=error.code)
 
+    async def _note(self, name: str, cron: Cron, now_s: float, **ran: Any) -> None:
+        """Say when a cron ran and is due, for whoever looks; one that runs often says so seldom."""
+        if ran and now_s < self._noted_s.get(name, 0.0) + NOTE_EVERY_S:
+            return
+        self._noted_s[name] = now_s
+        every_s = 0 if cron.times is not None else cron.every_s
+        firing = CronFiring(name, every_s, cron.next_s(now_s), **ran)
+        await self.tools.crons.note(firing, is_first=not ran)
+
     async def _ran(self, name: str, cron: Cron, period: int, now_s: float) -> bool:
+        began_s = anyio.current_time()
         try:
             await cron.run(self.tools)
         except (GatewayError, LedgerUnavailable) as error:
-            self._failures[name].failed(now_s, str(error), cron=name, code=error.code)
+            self._failures[name].note_failure(now_s, str(error), cron=name, code=error.code)
             await self.tools.crons.release(name, period)
             return False
-        self._failures[name].ended()
+        self._failures[name].note_end()
+        took_ms = round(1000 * (anyio.current_time() - began_s))
+        ran = {"last_s": cron.start_s(period), "worker_id": self.worker_id, "took_ms": took_ms}
+        await self._note(name, cron, now_s, **ran)
         return True
 
 

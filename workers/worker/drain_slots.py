@@ -1,4 +1,4 @@
-"""Drain slots: each takes a lease for a queue, claims a batch, and rests until there is more.
+"""Runs drain slots: each takes a lease for a queue, claims a batch, and rests until there is more.
 
 A slot takes its lease at the least capacity priority that has room, and claims items that are at
 least as urgent (§8.3, §14.2). When there is no room at all, critical work is claimed all the same,
@@ -251,17 +251,17 @@ class DrainSlots:
     ) -> bool:
         """Drain a batch to its end once it was begun, because it may be on the record already."""
         moved, began_s = False, time.perf_counter()
-        self.metrics.claimed(processor.queue.name, claims)
+        self.metrics.note_claims(processor.queue.name, claims)
         self._in_hand[slot.holder.name] = (processor.queue, claims)
         progress = BatchProgress()
-        with anyio.CancelScope(shield=True), progress.followed():
+        with anyio.CancelScope(shield=True), progress.follow():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._renew, slot, processor, claims, progress)
                 moved = await processor.drain(claims)
                 tasks.cancel_scope.cancel()
         # Not where it was cut off: then the batch is given back, or was so already.
         self._in_hand.pop(slot.holder.name, None)
-        self.metrics.drained(processor.queue.name, time.perf_counter() - began_s)
+        self.metrics.note_drained(processor.queue.name, time.perf_counter() - began_s)
         return moved
 
     async def _renew(

@@ -1,4 +1,4 @@
-"""A worker's reports to its gateway: batches, their outcomes, and what an absent gateway means.
+"""Sends a worker's reports to its gateway: batches, outcomes, what an absent gateway means.
 
 A worker writes nothing itself: its ledger handle can only read (K18), and it proves itself with a
 token that `rotulus up` makes for each run. Any gateway takes a report; it goes to the actor of its
@@ -25,8 +25,9 @@ from workers.client.errors import GatewayError
 from workers.client.typed.gateway import GatewayClient
 from workers.telemetry.trace_context import traceparents_of
 from workers.worker.absence import Absence
-from workers.worker.batch_progress import progressed
+from workers.worker.batch_progress import note_progress
 
+REPORTS_PATH = "/internal/work"
 BUSY_FIRST_S = 0.1
 BUSY_MAX_S = 5.0
 AWAY_FIRST_S = 0.5
@@ -72,9 +73,9 @@ class GatewayReporter:
         if self._away and self._clock_s() >= self._absence.try_at_s:
             if await self._gateway.answers("/healthz"):
                 self._away = False
-                self._absence.ended()
+                self._absence.note_end()
             else:
-                self._absence.failed(self._clock_s(), "it does not answer /healthz")
+                self._absence.note_failure(self._clock_s(), "it does not answer /healthz")
         return not self._away and self._clock_s() >= self._busy_until_s
 
     async def post(self, path: str, body: Any) -> Any:
@@ -88,7 +89,7 @@ class GatewayReporter:
         except GatewayError as error:
             self._note(error.code, error.message)
             raise
-        progressed()
+        note_progress()
         return answer
 
     async def batch(
@@ -105,7 +106,7 @@ class GatewayReporter:
         """
         if not items:
             return []
-        body = {name: list(items), **(shared or {}), **told_of(claims)}
+        body = {name: list(items), **(shared or {}), **claim_fields(claims)}
         try:
             answer = await self.post(path, body)
         except GatewayError as error:
@@ -127,7 +128,7 @@ class GatewayReporter:
     def _note(self, code: str, message: str) -> None:
         if code == _UNREACHABLE:
             self._away = True
-            self._absence.failed(self._clock_s(), message)
+            self._absence.note_failure(self._clock_s(), message)
         elif code in ABSENCES:
             if code == ProtocolDiffers.code:
                 _log.error("protocol_differs", gateway="another version than this worker's")
@@ -135,7 +136,7 @@ class GatewayReporter:
             self._busy_s = min(BUSY_MAX_S, 2 * self._busy_s)
 
 
-def told_of(claims: Sequence[Claim]) -> dict[str, Any]:
+def claim_fields(claims: Sequence[Claim]) -> dict[str, Any]:
     """Return the fields of a report about its claims: traces, and whether any is critical."""
     fields: dict[str, Any] = {}
     if traceparents := traceparents_of(claims):

@@ -1,10 +1,10 @@
-"""The spans of a worker: how long an item waited, and the outcome of its handling."""
+"""Traces a worker: how long an item waited, and the outcome of its handling."""
 
 import time
 from collections.abc import Sequence
 
 from workers.telemetry.span_exporter import Spans
-from workers.telemetry.trace_context import handled_as, sent_as
+from workers.telemetry.trace_context import handling_context, sending_contexts
 from workers.worker.batches import ClaimResult
 
 
@@ -14,7 +14,7 @@ class WorkerTraces:
     def __init__(self, spans: Spans) -> None:
         self.spans = spans
 
-    def settled(self, queue: str, settled: Sequence[ClaimResult], claimed_ns: int) -> None:
+    def note_settled(self, queue: str, settled: Sequence[ClaimResult], claimed_ns: int) -> None:
         """Tell of a batch that was claimed then and is settled now."""
         now_ns = time.time_ns()
         for result in settled:
@@ -30,7 +30,7 @@ class WorkerTraces:
             ended = {"rotulus.outcome": result.verdict, "rotulus.reason_code": result.code}
             # The clocks of this machine and of Redis may differ.
             waited_ns = min(claim.enqueued_at_ms * 1_000_000, claimed_ns), claimed_ns
-            for context in sent_as(claim):
+            for context in sending_contexts(claim):
                 self.spans.tell(
                     "queue",
                     context.child("queue", claim.token),
@@ -40,7 +40,7 @@ class WorkerTraces:
                 )
                 self.spans.tell(
                     "handle",
-                    handled_as(claim, context),
+                    handling_context(claim, context),
                     context,
                     times_ns=(claimed_ns, now_ns),
                     kind="consumer",

@@ -1,10 +1,10 @@
-"""The metrics of a worker and its batches."""
+"""Counts the metrics of a worker and its batches."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from queues.queue.items import Claim
-from workers.telemetry.http_metrics import SpanTally, spans_told, values_dropped
+from workers.telemetry.http_metrics import SpanTally, dropped_counts, span_counts
 from workers.telemetry.metric_registry import Metrics, Readings
 from workers.telemetry.metric_table import WORKER
 from workers.worker.batches import BatchProcessor
@@ -26,7 +26,7 @@ class WorkerMetrics:
         self._slots = slots
         self._metrics = Metrics(WORKER, self._readings)
 
-    def claimed(self, queue: str, claims: Sequence[Claim]) -> None:
+    def note_claims(self, queue: str, claims: Sequence[Claim]) -> None:
         """Take note of a batch that was delivered now."""
         now_ms = time.time_ns() // 1_000_000
         self._metrics.observe("rotulus_worker_batch_items", len(claims), queue)
@@ -38,7 +38,7 @@ class WorkerMetrics:
                     "rotulus_worker_queue_wait_seconds", waited_s, queue, claim.priority
                 )
 
-    def drained(self, queue: str, seconds: float) -> None:
+    def note_drained(self, queue: str, seconds: float) -> None:
         """Take note of a batch that was settled."""
         self._metrics.observe("rotulus_worker_batch_duration_seconds", seconds, queue)
 
@@ -62,6 +62,6 @@ class WorkerMetrics:
             "rotulus_worker_dead_letters_total": {
                 (name,): tally.dead_letters for name, tally in tallies.items()
             },
-            "rotulus_redis_values_dropped_total": values_dropped(),
-            "rotulus_trace_spans_total": spans_told(self._spans),
+            "rotulus_redis_values_dropped_total": dropped_counts(),
+            "rotulus_trace_spans_total": span_counts(self._spans),
         }

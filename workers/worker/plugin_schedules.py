@@ -1,4 +1,4 @@
-"""The schedules of plug-ins: in each period one job, asked for under the period's own key.
+"""Asks for the jobs of plug-ins' schedules: in each period one, under the period's own key.
 
 Whichever worker claims the period asks (`cron.py`). Where Redis forgot the claim, another asks for
 the same under the same key, which is the same job.
@@ -11,6 +11,7 @@ import anyio.to_thread
 import structlog
 
 from kernel.values.foreign_code import traceback_of
+from kernel.work.requests import SCHEDULE_KEY
 from queues.fleet.cron_claims import PERIOD_S_MAX
 from workers.client.errors import GatewayError
 from workers.environment.foreign_threads import call_within
@@ -53,7 +54,7 @@ def _cron(plugin: QueuePlugin, schedule: Schedule) -> Cron:
                 exception=traceback_of(error),
             )
             return
-        request = {"request_key": f"schedule:{schedule.name}:{start_s}", "content": content}
+        request = {"request_key": f"{SCHEDULE_KEY}{schedule.name}:{start_s}", "content": content}
         if schedule.priority is not None:
             request["priority"] = schedule.priority
         try:

@@ -1,4 +1,4 @@
-"""The worker process: a ledger that it may only read, queues, and a gateway for its reports."""
+"""Runs the worker process: a ledger that it may only read, queues, and a gateway."""
 
 import signal
 import socket
@@ -23,12 +23,12 @@ from workers.client.typed.gateway import GatewayClient
 from workers.client.typed.worker_proof import WorkerProof
 from workers.environment.ledger_access import ledger_place, open_ledger
 from workers.environment.ledger_clock import LedgerClock
-from workers.environment.ledger_wait import opened
+from workers.environment.ledger_wait import open_patiently
 from workers.environment.listening import listen
 from workers.environment.machine_limits import begin_within_limits
 from workers.environment.settings import Settings
 from workers.environment.system_host import end_process, system_host
-from workers.models.configured_model import named_model
+from workers.models.configured_model import model_of_settings
 from workers.plugins.installed import extractor_plugins, queue_plugins
 from workers.telemetry.metrics_endpoint import open_door
 from workers.worker.arq_runner import WorkerProcess
@@ -38,6 +38,7 @@ from workers.worker.handlers.extractors import (
     Extractors,
     ModelExtractor,
 )
+from workers.worker.queue_registrations import keep_registered
 from workers.worker.wiring import AroundEvaluator, build_worker, itself
 
 GATEWAY_PATIENCE_S = 3.0
@@ -68,16 +69,15 @@ async def serve_worker(
     measured.
     """
     begin_within_limits(settings.data_dir)
-    queue_plugins(
-        settings.app
-    )  # before anything is waited for, so that one that does not load is said
+    # Before anything is waited for, so that one that does not load is said.
+    plugins = queue_plugins(settings.app)
     place, clock = ledger_place(settings), LedgerClock()
     host = system_host(clock.now_us)
     # The gateway that founds it may still be starting.
     connections = settings.database_connections
     reading = partial(open_ledger, read_only=True, primary=True, connections=connections)
     opening = partial(reading, place, host)
-    ledger = DoubtedLedger(await opened(opening))
+    ledger = DoubtedLedger(await open_patiently(opening))
     await _wait_until_accepted(ledger)
     redis = connect_redis(redis_url, settings.redis_prefix)
     token, urls = settings.worker_token, settings.gateway_urls
@@ -107,6 +107,7 @@ async def serve_worker(
                 tasks.start_soon(_stop_on_signal, process)
                 tasks.start_soon(_stop_where_it_went_back, process, ledger)
                 tasks.start_soon(clock.keep)
+                tasks.start_soon(keep_registered, plugins, gateway)
                 tasks.start_soon(_report_damage, ledger, gateway)
                 tasks.start_soon(process.watch.run)
                 tasks.start_soon(process.watch.follow)
@@ -124,7 +125,7 @@ async def serve_worker(
 async def _extractors(settings: Settings, ledger: Ledger) -> AsyncIterator[Extractors]:
     """Yield the extractors of this worker, which has a model where the settings name one."""
     others = extractor_plugins(CLAIM_AUTHORITY, EXTRACTOR_OF)
-    model, timeout_s = named_model(settings), settings.model_timeout_s
+    model, timeout_s = model_of_settings(settings), settings.model_timeout_s
     if model is None:
         yield Extractors(others=others)
         return

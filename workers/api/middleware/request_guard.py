@@ -29,13 +29,17 @@ BODY_S_MAX = 30.0
 """Time for a body, or for each piece of a stream."""
 
 ANSWERED_HALTED = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Paths that a gateway answers whose ledger went back, beside those about the ledger."""
+"""Paths that a gateway answers whose ledger went back; so are those about the ledger, and files."""
 
-_LEDGER_PREFIX = "/v1/ledger/"
+_ANSWERED_HALTED_BELOW = ("/v1/ledger/", "/static/")
 _LENGTH_DIGITS_MAX = 20
 _CHARSETS = frozenset({"utf-8", "utf8"})
 
 _log = structlog.get_logger(__name__)
+
+
+ReaderSend = Callable[[Scope, Receive, Send], Send]
+"""Returns what an answer is sent by to a client that accepts pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +58,16 @@ class RequestGuardMiddleware:
         hosts: frozenset[str],
         host: Host,
         went_back: Callable[[], LedgerWentBack | None] = lambda: None,
+        reader_send: ReaderSend = lambda _, __, send: send,
     ) -> None:
         """Answer to the names in `hosts` and to those of the loopback.
 
         While `went_back` returns something, that is all that is answered, but where it is looked at
-        and ended.
+        and ended. A client that accepts pages is answered by `reader_send`.
         """
         self._app = app
         self._went_back = went_back
+        self._reader_send = reader_send
         self._hosts = hosts | LOOPBACK_NAMES
         self._host = host
 
@@ -75,10 +81,12 @@ class RequestGuardMiddleware:
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in reversed(scope["headers"])
         }
+        is_reader = "text/html" in headers.get("accept", "")
+        send = self._reader_send(scope, receive, send) if is_reader else send
         request_id = headers.get("x-request-id", "")[:64] or self._host.new_id()
         answered = False
 
-        async def tagged(message: Message) -> None:
+        async def send_tagged(message: Message) -> None:
             nonlocal answered
             if message["type"] == "http.response.start":
                 answered = True
@@ -92,12 +100,12 @@ class RequestGuardMiddleware:
         refusal = self._refusal(scope, headers, limits.body_bytes)
         if refusal is not None:
             answer = respond(refusal.code, refusal.message)
-            await answer(scope, receive, tagged)
+            await answer(scope, receive, send_tagged)
             return
         bound = structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
             await self._app(
-                scope, _limited_receive(receive, limits.body_bytes, limits.stream_s), tagged
+                scope, _limit_receive(receive, limits.body_bytes, limits.stream_s), send_tagged
             )
         except ClientDisconnect:
             # Nobody is left to be answered, and a client that goes is no failure.
@@ -107,13 +115,13 @@ class RequestGuardMiddleware:
             if answered:
                 raise
             answer = respond("reply_lost", "the gateway stops; ask again")
-            await answer(scope, receive, tagged)
+            await answer(scope, receive, send_tagged)
         except Exception:
             _log.exception("request_failed")
             if answered:
                 raise
             answer = respond("internal", "the gateway failed; the log says why")
-            await answer(scope, receive, tagged)
+            await answer(scope, receive, send_tagged)
         finally:
             structlog.contextvars.reset_contextvars(**bound)
 
@@ -127,7 +135,7 @@ class RequestGuardMiddleware:
         if refusal is not None:
             return refusal
         problem, path = self._went_back(), scope["path"]
-        if problem is None or path in ANSWERED_HALTED or path.startswith(_LEDGER_PREFIX):
+        if problem is None or path in ANSWERED_HALTED or path.startswith(_ANSWERED_HALTED_BELOW):
             return None
         return _Refusal(problem.code, str(problem))
 
@@ -190,14 +198,14 @@ def _charset(headers: Mapping[str, str]) -> str:
     return "utf-8"
 
 
-def _limited_receive(receive: Receive, limit: int, stream_s: float | None = None) -> Receive:
+def _limit_receive(receive: Receive, limit: int, stream_s: float | None = None) -> Receive:
     """A body without a length is refused where it passes the limit, a slow one when its time ends.
 
     The time begins when somebody begins to read, so nobody pays for what a busy gateway takes.
     """
     bytes_read, until_s, has_more = 0, 0.0, True
 
-    async def counted() -> Message:
+    async def receive_counted() -> Message:
         nonlocal bytes_read, until_s, has_more
         if not has_more:
             # What comes now is about the connection, and is waited for as long as it takes.
@@ -216,4 +224,4 @@ def _limited_receive(receive: Receive, limit: int, stream_s: float | None = None
             raise HTTPException(413)
         return message
 
-    return counted
+    return receive_counted

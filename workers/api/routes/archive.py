@@ -1,4 +1,4 @@
-"""Moving what is old to the archive over HTTP, beside the cron that does so by itself (§17.7)."""
+"""Serves the move of what is old to the archive, beside the cron that does so by itself (§17.7)."""
 
 from typing import Annotated
 

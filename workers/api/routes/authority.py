@@ -1,4 +1,4 @@
-"""Authorities over HTTP: asking for a recompute, the nightly tick, the backfill (§8.2, §8.6)."""
+"""Serves authorities: asking for a recompute, the nightly tick, the backfill (§8.2, §8.6)."""
 
 from typing import Annotated
 
@@ -11,8 +11,7 @@ from actors.orchestrator.intents import Priority
 from kernel.authority.sweeps import DEFAULT_DECAY_THRESHOLD_HOURS, BackfillDocument
 from kernel.model.result import RejectedResult
 from workers.api.errors import ApiError, respond
-from workers.api.json_routes import json_router
-from workers.api.routes.records import RecordId
+from workers.api.json_routes import RecordId, json_router
 from workers.api.services import Given, Services
 from workers.use_cases.authority_sweeps import (
     Sweep,

@@ -1,11 +1,9 @@
-"""The belief protocol over HTTP (seed 001 §3): every verb on a session, its state, its audit.
+"""Serves the belief protocol (seed 001 §3): every verb on a session, its state, its audit.
 
 A verb with `If-Match` happens only on the head that it names. `Prefer: return=minimal` leaves the
 list of survivors out of an answer, `survivors` bounds it; `Prefer: proof` has an elimination
 answered with the proof of its tombstone, `Prefer: durability=witnessed` once witnesses have
-cosigned it. These routes read both headers and the parameter by hand and have no dependencies:
-FastAPI calls a dependency that is no coroutine on a thread, which costs a request more than its
-elimination. The OpenAPI document says of them what it would say if they were declared.
+cosigned it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,21 +12,17 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Depends, Header, Path, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     PlainValidator,
     StrictBool,
-    TypeAdapter,
-    ValidationError,
 )
 from pydantic_core import PydanticKnownError
 
 from actors import messages
 from kernel.belief.limits import (
-    AUDIT_PAGE_MAX,
     MAX_CARRIED,
     MAX_CLAIMED_IDS,
     MAX_HYPOTHESES,
@@ -45,7 +39,6 @@ from workers.api.services import Given, Services
 from workers.views.belief_sessions import (
     Acceptance,
     Approval,
-    AuditPage,
     Declared,
     Eliminated,
     Entered,
@@ -70,7 +63,7 @@ def _ids_of_at_most(count: int) -> PlainValidator:
     actors/0068).
     """
 
-    def taken(value: Any) -> Any:
+    def check_count(value: Any) -> Any:
         if not isinstance(value, list):
             raise PydanticKnownError("list_type")
         if len(value) > count:
@@ -79,70 +72,49 @@ def _ids_of_at_most(count: int) -> PlainValidator:
         return value
 
     schema = Annotated[list[Id], Field(max_length=count, fail_fast=True)]
-    return PlainValidator(taken, json_schema_input_type=schema)
+    return PlainValidator(check_count, json_schema_input_type=schema)
 
 
 Survivors = Annotated[int | None, Query(ge=0, le=MAX_HYPOTHESES)]
 
 
-async def _survivors_max(
-    response: Response,
-    survivors: Survivors = None,
-    prefer: Annotated[str | None, Header()] = None,
-) -> int | None:
-    if prefer is None or survivors is not None:
-        return survivors
-    if "return=minimal" in {preference.strip().lower() for preference in prefer.split(",")}:
-        response.headers["Preference-Applied"] = "return=minimal"
-        return 0
-    return None
+class AnswerSize:
+    """How many survivors an answer lists."""
+
+    def __init__(
+        self, survivors: Survivors = None, prefer: Annotated[str | None, Header()] = None
+    ) -> None:
+        self.survivors_max = survivors
+        """None for all."""
+
+        self.headers: dict[str, str] | None = None
+        """Which preference was applied, as the answer says it."""
+
+        if prefer is None or survivors is not None:
+            return
+        if "return=minimal" in {preference.strip().lower() for preference in prefer.split(",")}:
+            self.survivors_max, self.headers = 0, {"Preference-Applied": "return=minimal"}
 
 
-SurvivorsMax = Annotated[int | None, Depends(_survivors_max)]
-"""How many survivors the answer lists; None for all."""
+class Conditions(AnswerSize):
+    """What every verb is given beside its body."""
 
-_SURVIVORS: TypeAdapter[int | None] = TypeAdapter(Survivors)
+    def __init__(
+        self,
+        survivors: Survivors = None,
+        if_match: Annotated[str | None, Header()] = None,
+        prefer: Annotated[str | None, Header()] = None,
+    ) -> None:
+        super().__init__(survivors, prefer)
+        self.expected_head = None if if_match in (None, "*") else if_match.strip('"')
 
-
-_COUNT = {"type": "integer", "minimum": 0, "maximum": MAX_HYPOTHESES}
-VERB: dict[str, Any] = {
-    "parameters": [
-        {
-            "in": place,
-            "name": name,
-            "required": False,
-            "schema": {"anyOf": [schema, {"type": "null"}], "title": title},
-        }
-        for place, name, schema, title in (
-            ("query", "survivors", _COUNT, "Survivors"),
-            ("header", "if-match", {"type": "string"}, "If-Match"),
-            ("header", "prefer", {"type": "string"}, "Prefer"),
-        )
-    ]
-}
-"""What `_conditions` reads, as the document says it."""
+    def fields(self) -> dict[str, Any]:
+        """Return them as the fields of a message."""
+        return {"expected_head": self.expected_head, "survivors_max": self.survivors_max}
 
 
-async def _conditions(request: Request, response: Response) -> dict[str, Any]:
-    """Read what every verb is given beside its body, as the fields of its message.
-
-    By hand, because a parameter that is declared costs a request a tenth of all that it costs.
-
-    Raises:
-        RequestValidationError: `survivors` is no count.
-    """
-    headers, if_match = request.headers, request.headers.get("if-match")
-    expected = None if if_match is None or if_match == "*" else if_match.strip('"')
-    survivors = None
-    counted = request.query_params.get("survivors") if request.scope["query_string"] else None
-    if counted is not None:
-        try:
-            survivors = _SURVIVORS.validate_strings(counted)
-        except ValidationError as error:
-            problems = [{**problem, "loc": ("query", "survivors")} for problem in error.errors()]
-            raise RequestValidationError(problems) from None
-    survivors_max = await _survivors_max(response, survivors, headers.get("prefer"))
-    return {"expected_head": expected, "survivors_max": survivors_max}
+GivenSize = Annotated[AnswerSize, Depends(AnswerSize)]
+GivenConditions = Annotated[Conditions, Depends(Conditions)]
 
 
 class _Body(BaseModel):
@@ -222,32 +194,33 @@ class SucceedBody(_VerbBody):
 
 
 # Routes are tried in their order, so what is asked most stands first.
-@router.post("/{session_id}/eliminate", responses={200: {"model": Eliminated}}, openapi_extra=VERB)
+@router.post("/{session_id}/eliminate", responses={200: {"model": Eliminated}})
 async def eliminate(
-    session_id: UUID, body: EliminateBody, request: Request, response: Response
+    session_id: UUID,
+    body: EliminateBody,
+    request: Request,
+    services: Given,
+    conditions: GivenConditions,
 ) -> Any:
     """Strike hypotheses; what was struck never comes back.
 
     With `Prefer: proof` the answer has the proof that the tombstone is in the log, and with
     `Prefer: durability=witnessed, wait=10` it waits until witnesses have cosigned.
     """
-    conditions = await _conditions(request, response)
     message = messages.Eliminate(
         body.source_id,
         body.observation_id,
         body.eliminated,
         body.justification,
-        **conditions,
+        **conditions.fields(),
     )
     preferences = preferences_of(request)
     add = partial(add_preferred_of_elimination, preferences) if preferences != NONE else None
-    return await _ask(request, session_id, body, message, response, add)
+    return await _ask(services, session_id, body, message, conditions, add)
 
 
 @router.post("", status_code=201, responses={201: {"model": Declared}})
-async def declare(
-    body: DeclareBody, services: Given, survivors_max: SurvivorsMax, response: Response
-) -> Any:
+async def declare(body: DeclareBody, services: Given, size: GivenSize) -> Any:
     """Open a belief session over a set of hypotheses."""
     session_id = str(body.session_id or services.ledger.host.new_id())
     message = messages.Declare(
@@ -260,92 +233,75 @@ async def declare(
             body.elimination_store,
         ),
         body.metadata,
-        survivors_max,
+        size.survivors_max,
     )
     snapshot = await services.sessions.ask(session_id, message)
     declared = {"session_id": session_id, "snapshot": snapshot}
-    return await json_answer(declared, 201, _preference_headers(response))
+    return await json_answer(declared, 201, size.headers)
 
 
 @router.get("/{session_id}", responses={200: {"model": Snapshot}})
-async def query(session_id: UUID, services: Given, survivors_max: SurvivorsMax) -> Any:
+async def query(session_id: UUID, services: Given, size: GivenSize) -> Any:
     """Return where a session stands."""
-    snapshot = await services.sessions.ask(str(session_id), messages.Query(survivors_max))
+    snapshot = await services.sessions.ask(str(session_id), messages.Query(size.survivors_max))
     return await json_answer(snapshot)
 
 
-@router.get("/{session_id}/audit", responses={200: {"model": AuditPage}})
-async def audit(
-    session_id: UUID,
-    services: Given,
-    since_event_id: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=AUDIT_PAGE_MAX)] = AUDIT_PAGE_MAX,
-) -> Any:
-    """Return a page of a session's audit entries, from the first or after one."""
-    message = messages.Audit(since_event_id, limit)
-    return await json_answer(await services.sessions.ask(str(session_id), message))
-
-
-@router.post("/{session_id}/obligations", responses={200: {"model": Entered}}, openapi_extra=VERB)
+@router.post("/{session_id}/obligations", responses={200: {"model": Entered}})
 async def enter_obligation(
-    session_id: UUID, body: ObligationBody, request: Request, response: Response
+    session_id: UUID, body: ObligationBody, services: Given, conditions: GivenConditions
 ) -> Any:
     """Open an obligation; one at a time."""
-    conditions = await _conditions(request, response)
     message = messages.EnterObligation(
-        body.obligation_id, body.min_total_eliminations, **conditions
+        body.obligation_id, body.min_total_eliminations, **conditions.fields()
     )
-    return await _ask(request, session_id, body, message, response)
+    return await _ask(services, session_id, body, message, conditions)
 
 
 @router.post(
     "/{session_id}/obligations/{obligation_id:path}/exit",
     responses={200: {"model": Approval}},
-    openapi_extra=VERB,
 )
 async def request_exit(
     session_id: UUID,
     obligation_id: ObligationId,
-    request: Request,
-    response: Response,
+    services: Given,
+    conditions: GivenConditions,
     body: ExitBody | None = None,
 ) -> Any:
     """Close the obligation if enough was eliminated since it was entered."""
-    conditions = await _conditions(request, response)
     body = body or ExitBody()
     _check_repeated("obligation_id", body.obligation_id, obligation_id)
-    message = messages.RequestExit(obligation_id, body.context, **conditions)
-    return await _ask(request, session_id, body, message, response)
+    message = messages.RequestExit(obligation_id, body.context, **conditions.fields())
+    return await _ask(services, session_id, body, message, conditions)
 
 
-@router.post(
-    "/{session_id}/conclusions", responses={200: {"model": Acceptance}}, openapi_extra=VERB
-)
+@router.post("/{session_id}/conclusions", responses={200: {"model": Acceptance}})
 async def declare_conclusion(
-    session_id: UUID, body: ConclusionBody, request: Request, response: Response
+    session_id: UUID, body: ConclusionBody, services: Given, conditions: GivenConditions
 ) -> Any:
     """Declare a conclusion; an open obligation holds it back."""
-    conditions = await _conditions(request, response)
-    message = messages.DeclareConclusion(body.conclusion_id, body.context, **conditions)
-    return await _ask(request, session_id, body, message, response)
+    message = messages.DeclareConclusion(body.conclusion_id, body.context, **conditions.fields())
+    return await _ask(services, session_id, body, message, conditions)
 
 
-@router.post("/{session_id}/terminate", responses={200: {"model": Approval}}, openapi_extra=VERB)
+@router.post("/{session_id}/terminate", responses={200: {"model": Approval}})
 async def request_termination(
     session_id: UUID,
-    request: Request,
-    response: Response,
+    services: Given,
+    conditions: GivenConditions,
     body: TerminateBody | None = None,
 ) -> Any:
     """End the session if its rules allow; afterwards only reading is possible."""
-    conditions = await _conditions(request, response)
     body = body or TerminateBody()
-    message = messages.RequestTermination(body.context, **conditions)
-    return await _ask(request, session_id, body, message, response)
+    message = messages.RequestTermination(body.context, **conditions.fields())
+    return await _ask(services, session_id, body, message, conditions)
 
 
-@router.post("/{session_id}/succeed", responses={200: {"model": Succeeded}}, openapi_extra=VERB)
-async def succeed(session_id: UUID, body: SucceedBody, request: Request, response: Response) -> Any:
+@router.post("/{session_id}/succeed", responses={200: {"model": Succeeded}})
+async def succeed(
+    session_id: UUID, body: SucceedBody, services: Given, conditions: GivenConditions
+) -> Any:
     """Close the session where its ground was undone, and go on in a successor.
 
     What was struck stays struck here. The successor is declared in the same transaction over the
@@ -353,36 +309,30 @@ async def succeed(session_id: UUID, body: SucceedBody, request: Request, respons
     answered as it was; any other verb, or another successor, is refused with `SESSION_SUCCEEDED`,
     which names the successor.
     """
-    conditions = await _conditions(request, response)
     undone, carried = (
         None if listed is None else [[named.source_id, named.observation_id] for named in listed]
         for listed in (body.undone, body.carried)
     )
     successor_id = None if body.successor_id is None else str(body.successor_id)
-    message = messages.Succeed(body.reason, undone, carried, body.cause, successor_id, **conditions)
-    return await _ask(request, session_id, body, message, response)
+    message = messages.Succeed(
+        body.reason, undone, carried, body.cause, successor_id, **conditions.fields()
+    )
+    return await _ask(services, session_id, body, message, conditions)
 
 
 async def _ask(
-    request: Request,
+    services: Services,
     session_id: UUID,
     body: _VerbBody,
     message: messages.BeliefVerb,
-    response: Response,
+    conditions: Conditions,
     add: Callable[[Services, dict[str, Any]], Awaitable[None]] | None = None,
 ) -> Response:
     _check_repeated("session_id", body.session_id, session_id)
-    services: Services = request.app.state.services
     answer = await services.sessions.ask(str(session_id), message)
     if add is not None:
         await add(services, answer)
-    return await json_answer(answer, headers=_preference_headers(response))
-
-
-def _preference_headers(response: Response) -> dict[str, str] | None:
-    """Return what was preferred and applied, as the answer tells it."""
-    applied = response.headers.get("Preference-Applied")
-    return None if applied is None else {"Preference-Applied": applied}
+    return await json_answer(answer, headers=conditions.headers)
 
 
 def _check_repeated(name: str, stated: object, in_path: object) -> None:

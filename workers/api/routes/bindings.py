@@ -1,4 +1,4 @@
-"""Source bindings over HTTP: changing and reading them.
+"""Serves source bindings: changing and reading them.
 
 A binding belongs to no session. Its intents may be sent to one, in order with what else that does,
 or here.
@@ -16,9 +16,10 @@ from workers.api.json_routes import json_router
 from workers.api.operation_results import (
     ResultsDocument,
     are_only_counted,
-    only_counted,
+    count_only_response,
     results_document,
 )
+from workers.api.preferences import preferences_of
 from workers.api.preferred_proofs import add_preferred
 from workers.api.services import Given, Services
 from workers.api.union_tags import short_tag
@@ -48,13 +49,13 @@ async def change(
     With `Prefer: proof` a result on the record has the proof that its row is in the log, and with
     `Prefer: durability=witnessed, wait=10` the answer waits until witnesses have cosigned.
     """
-    results = [await _carried_out(services, intent) for intent in body.intents]
+    results = [await _carry_out(services, intent) for intent in body.intents]
     document = results_document(results)
-    await add_preferred(request, services, document, document["results"])
-    return only_counted(document) if are_only_counted(results) else document
+    await add_preferred(preferences_of(request), services, document, document["results"])
+    return count_only_response(document) if are_only_counted(results) else document
 
 
-async def _carried_out(services: Services, intent: Intent) -> object:
+async def _carry_out(services: Services, intent: Intent) -> object:
     try:
         return await services.write(IntentUnit(intent, None))
     except IntentInvalid as invalid:

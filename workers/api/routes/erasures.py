@@ -1,4 +1,4 @@
-"""Erasing payloads over HTTP, and the legal holds that win over it (P6)."""
+"""Serves the erasing of payloads, and the legal holds that win over it (P6)."""
 
 from typing import Annotated
 
@@ -22,7 +22,9 @@ _Text = r"^[^\x00-\x1f]*$"
 _Name = r"^[^\x00-\x1f/]+$"
 """Names a hold in a path."""
 
-_Stated = Annotated[str, Field(min_length=1, max_length=GROUNDS_CHARS_MAX, pattern=r"\S")]
+_Stated = Annotated[
+    str, Field(min_length=1, max_length=GROUNDS_CHARS_MAX, pattern=r"[^\s\x1c-\x1f]")
+]
 _HoldName = Annotated[str, Field(min_length=1, max_length=128, pattern=_Name)]
 _HoldId = Annotated[str, Path(min_length=1, max_length=128, pattern=_Name)]
 

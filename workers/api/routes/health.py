@@ -1,4 +1,4 @@
-"""Health: whether the process is alive, and whether it is ready, with what is missing.
+"""Serves the health of the process: whether it is alive and ready, with what is missing.
 
 A gateway is ready when it owns a shard. With more gateways than shards some own none and say so;
 they pass requests on all the same.
@@ -12,13 +12,10 @@ from typing_extensions import TypedDict
 
 from actors.sharding import SHARDS_MAX
 from kernel.ledger.head_watch import LedgerWentBack
-from kernel.ledger.quarantine import RecordKey
 from workers.api.json_routes import json_router
 from workers.api.services import Given, Services
-from workers.views.quarantines import damage_problems, quarantine_sentence
-
-STALLED_S = 5.0
-"""A commit that takes as long as this makes a gateway unready."""
+from workers.views.quarantines import damage_problems, quarantine_problem
+from workers.views.readiness import damaged_records, problems_of_process
 
 router = json_router(tags=["health"])
 
@@ -68,19 +65,13 @@ async def readyz(services: Given) -> JSONResponse:
     damaged record keeps health red until an operator has dealt with it (L3).
     """
     degraded: dict[str, str] = {}
-    problems = (
-        services.health.problems
-        | await _ledger_problems(services, degraded)
-        | await _of_the_process(services)
-    )
+    await services.work.redis_watch.current()
+    problems = problems_of_process(services)
+    if "ledger_went_back" not in problems:
+        problems |= await _ledger_problems(services, degraded)
     body: dict[str, Any] = {}
     if (shards := services.fleet.held_shards) is not None:
-        owned = len(shards.held)
-        body["shards"] = {"owned": owned, "of": shards.shards}
-        if shards.name_taken:
-            problems["gateway"] = "another process goes by its name"
-        if not owned:
-            problems["shards"] = "this gateway owns none"
+        body["shards"] = {"owned": len(shards.held), "of": shards.shards}
     status = "not ready" if problems else "degraded" if degraded else "ready"
     body |= {"status": status, "problems": problems | degraded}
     return JSONResponse(body, 503 if problems else 200)
@@ -88,33 +79,13 @@ async def readyz(services: Given) -> JSONResponse:
 
 async def _ledger_problems(services: Services, degraded: dict[str, str]) -> dict[str, str]:
     """Return why the ledger does not serve, and add what of it is quarantined."""
-    corrupt = services.sessions.corrupt_sessions
-    damaged = {
-        RecordKey(each.table, each.key)
-        for each in services.ledger.damage.all()
-        if each.key not in corrupt
-    }
-    if (went_back := services.health.went_back()) is not None:
-        return {"ledger_went_back": str(went_back)}
+    met = damaged_records(services)
     try:
         _, quarantines = await services.read(lambda view: (view.head(), view.quarantines()))
     except LedgerWentBack as error:
         return {"ledger_went_back": str(error)}
     except Exception as error:  # noqa: BLE001 - whatever it is, the ledger cannot be read
-        return damage_problems(damaged) | {"ledger": type(error).__name__}
+        return damage_problems(met) | {"ledger": type(error).__name__}
     if quarantines.ranges:
-        degraded["quarantine"] = quarantine_sentence(quarantines.ranges)
-    return damage_problems(damaged | quarantines.records)
-
-
-async def _of_the_process(services: Services) -> dict[str, str]:
-    problems: dict[str, str] = {}
-    if (stalled_s := services.health.stalled_s()) >= STALLED_S:
-        problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
-    if (clock_problem := services.health.clock_problem()) is not None:
-        problems["clock"] = clock_problem
-    if (problem := await services.work.redis_watch.current()) is not None:
-        problems["redis"] = str(problem)
-    for session_id in services.sessions.corrupt_sessions:
-        problems[f"session {session_id}"] = "its record does not verify"
-    return problems
+        degraded["quarantine"] = quarantine_problem(quarantines.ranges)
+    return damage_problems(met | quarantines.records)

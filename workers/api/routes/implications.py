@@ -1,4 +1,4 @@
-"""Detectors of implications over HTTP: how far they have read, what is halted (§19.1)."""
+"""Serves detectors of implications: how far they have read, what is halted (§19.1)."""
 
 from typing import Annotated
 
@@ -12,9 +12,8 @@ from kernel.model.stated_receipts import ImplicationResumed
 from kernel.records.implications.halts import UNKNOWN, halt_of
 from kernel.values.canonical import digest
 from workers.api.errors import ApiError, respond
-from workers.api.json_routes import json_router
+from workers.api.json_routes import RecordId, json_router
 from workers.api.operation_results import OperationDocument, operation_document
-from workers.api.routes.records import RecordId
 from workers.api.services import Given
 
 PAGE_MAX = 500

@@ -1,4 +1,4 @@
-"""A ledger that went back, over HTTP: what is known to be lost, and going on from what is there."""
+"""Serves a ledger that went back: what is known to be lost, and going on from what is there."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from workers.api.routes.erasures import GroundsBody
 from workers.api.services import Given, Services
 from workers.publication.lost_evidence import Evidence, evidence, items_in, of_items, of_witnesses
 from workers.publication.witnesses import WitnessClient
-from workers.views.lost_answers import LostDocument, lost_document
+from workers.views.lost_answers import LostDocument, losses_document
 
 LOST_AT_ONCE = 1000
 
@@ -31,7 +31,7 @@ async def accept_head(body: GroundsBody, services: Given) -> AcceptedDocument:
     stands = await services.read(lambda view: view.finding_stands())
     unit = AcceptHeadUnit(body.grounds(), await _evidence(services) if stands else [])
     changed = await services.write(unit)
-    document = await services.read(lambda view: lost_document(view, after=0, limit=LOST_AT_ONCE))
+    document = await services.read(lambda view: losses_document(view, after=0, limit=LOST_AT_ONCE))
     return {**document, "changed": changed}
 
 

@@ -1,4 +1,4 @@
-"""Proofs over the log: the head of its tree, that a row is in it, that it only grew."""
+"""Serves proofs over the log: its tree's head, that a row is in it, that it only grew."""
 
 from collections.abc import Callable
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Operations in a session's order as a stream: an intent a line, and a result a line."""
+"""Serves operations in a session's order as a stream: an intent a line, a result a line."""
 
 from functools import partial
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""The published log as C2SP tlog-tiles lays it out, and the verdict on its checkpoint.
+"""Serves the published log as C2SP tlog-tiles lays it out, and the verdict on its checkpoint.
 
 What is answered is what the folder holds, which any static server could hold as well. A path is
 read into numbers and written again from them, so nothing outside of the tiles can be named. There
@@ -21,10 +21,10 @@ from kernel.values.canonical import digest
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.operation_results import OperationDocument, operation_document
-from workers.api.routes.thoughts import answered
+from workers.api.routes.thoughts import answer_or_refusal
 from workers.api.services import Given
-from workers.environment.checkpoint_folder import published_tile
-from workers.views.checkpoints import CheckpointStatusDocument, difference
+from workers.environment.checkpoint_folder import read_tile
+from workers.views.checkpoints import difference
 
 IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
 RENEWED = {"Cache-Control": "no-cache"}
@@ -35,12 +35,6 @@ TILE_TYPE = "application/octet-stream"
 _NO_TILE = "no such tile is published"
 
 router = json_router(tags=["published log"])
-
-
-@router.get("/v1/checkpoint")
-async def checkpoint_verdict(services: Given) -> CheckpointStatusDocument:
-    """Say what the published checkpoint is worth, and whether this gateway goes on publishing."""
-    return await services.checkpoint()
 
 
 class HandoverBody(BaseModel):
@@ -65,7 +59,9 @@ async def record_handover(body: HandoverBody, services: Given) -> OperationDocum
         )
     intent = RecordKeyHandover(intent_key=digest(handover.document), handover=handover.document)
     result = await services.write(IntentUnit(intent, None, "system"))
-    return answered(result if isinstance(result, RejectedResult) else operation_document(result))
+    return answer_or_refusal(
+        result if isinstance(result, RejectedResult) else operation_document(result)
+    )
 
 
 @router.get("/checkpoint", include_in_schema=False)
@@ -85,7 +81,7 @@ async def tile(path: str, services: Given) -> Response:
     if named is None or publishing is None:
         raise ApiError("tile_not_published", _NO_TILE)
     try:
-        hashes = await anyio.to_thread.run_sync(published_tile, publishing.folder, *named)
+        hashes = await anyio.to_thread.run_sync(read_tile, publishing.folder, *named)
     except OSError:
         hashes = None
     if hashes is None:

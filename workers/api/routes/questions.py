@@ -1,7 +1,6 @@
-"""Routes of the questions: each answers with what a snapshot of the ledger says.
+"""Declares the routes of the questions: each answers with what a snapshot of the ledger says.
 
-The question's model reads the path and the query. The framework declares these routes, writes them
-into the OpenAPI document and finds the one that is meant.
+The question's model reads the path and the query.
 """
 
 from collections.abc import Mapping
@@ -9,39 +8,79 @@ from inspect import Parameter, Signature
 from types import NoneType
 from typing import Annotated, Any, get_args
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.datastructures import QueryParams
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope
 
-from workers.api.json_routes import Endpoint, Handler, JsonRoute, refuse_repeats
+from workers.api.json_routes import JsonRoute
+from workers.api.request_reader import ArgumentReader, Parts, refuse_repeats
 from workers.api.services import Services
 from workers.questions.catalogue import QUESTIONS
 from workers.questions.fields import NO_NUL
-from workers.questions.question import Question
+from workers.questions.question import GatewayQuestion, Question, Text
+
+
+class _RequestIdConvertor(PathConvertor):
+    """An id with any slashes in it, but for those of paths that do something to a request."""
+
+    regex = ".*(?<!/cancel)(?<!/prioritize)"
+
+
+register_url_convertor("work_request", _RequestIdConvertor())
 
 
 class QuestionRoute(JsonRoute):
     """A route whose path and query are a question."""
 
     def __init__(self, path: str, question: type[Question]) -> None:
-        endpoint = _endpoint(path, question)
-        super().__init__(path, endpoint, name=question.name, tags=[question.subject])
+        self._question = question
+        super().__init__(path, _answer, name=question.name, tags=[question.subject])
 
-    def get_route_handler(self) -> Handler:
-        """Return the endpoint, which reads its question itself."""
-        handler: Handler = self.endpoint
-        return handler
+    def api_route(self) -> APIRoute:
+        """Return the route as it is for the OpenAPI document, with the fields of the question."""
+
+        async def endpoint() -> None:
+            """Have the signature that the framework writes down."""
+
+        shape = self._question.answer_type()
+        fields = self._question.model_fields
+        endpoint.__doc__ = self._question.description()
+        endpoint.__annotations__ = {"return": shape}
+        endpoint.__signature__ = Signature(  # type: ignore[attr-defined]
+            [_parameter(self.path, name, field) for name, field in fields.items()],
+            return_annotation=shape,
+        )
+        return self.api_route_of(endpoint)
+
+    def reader(self) -> ArgumentReader:
+        """Return what reads the question."""
+        return _QuestionReader(self._question)
 
 
-def question_in(request: Request, question: type[Question]) -> Question:
+class _QuestionReader:
+    def __init__(self, question: type[Question]) -> None:
+        self._question = question
+
+    async def arguments(
+        self, scope: Scope, _: Receive, path: Parts, services: Services
+    ) -> dict[str, Any]:
+        """Return the question that a request asks, and the services that answer it."""
+        query = QueryParams(scope["query_string"])
+        return {"question": question_in(query, path, self._question), "services": services}
+
+
+def question_in(query: QueryParams, path: Parts, question: type[Question]) -> Question:
     """Return the question that a request asks.
 
     Raises:
         RequestValidationError: it is not what the question's fields are.
     """
-    query, path = request.query_params, request.path_params
-    if b"&" in request.scope["query_string"]:
-        refuse_repeats(query)
+    refuse_repeats(query)
     if not path.keys().isdisjoint(query):
         twice = [name for name in query if name in path]
         raise RequestValidationError(
@@ -60,21 +99,17 @@ def _place(path: Mapping[str, Any], location: tuple[int | str, ...]) -> tuple[in
     return ("path" if location[:1] and location[0] in path else "query", *location)
 
 
-def _endpoint(path: str, question: type[Question]) -> Endpoint:
-    """Return the endpoint of a question; its signature declares the fields."""
+async def _answer(question: Question, services: Services) -> Any:
+    """Answer a question."""
+    if isinstance(question, GatewayQuestion):
+        return await question.ask(services)
+    now_us = services.ledger.host.now_us()
+    answer = await services.read(lambda view: question.answer_at(view, now_us))
+    return PlainTextResponse(answer) if isinstance(answer, Text) else answer
 
-    async def answer(request: Request) -> Any:
-        services: Services = request.app.state.services
-        return await services.read(question_in(request, question).answer)
 
-    shape = question.answer_type()
-    answer.__doc__ = question.description()
-    answer.__annotations__ = {"return": shape}
-    answer.__signature__ = Signature(  # type: ignore[attr-defined]
-        [_parameter(path, name, field) for name, field in question.model_fields.items()],
-        return_annotation=shape,
-    )
-    return answer
+# Its arguments are read by `_QuestionReader`, and the framework is to look for none.
+_answer.__signature__ = Signature()  # type: ignore[attr-defined]
 
 
 def _parameter(path: str, name: str, field: Any) -> Parameter:

@@ -19,7 +19,7 @@ from workers.api.routes.work_requests import (
     QueueName,
     ReceiptsDocument,
     RequestId,
-    asked_by_of,
+    requester_of,
 )
 from workers.api.services import Given, Services
 from workers.use_cases import queue_operations
@@ -92,7 +92,7 @@ async def requeue(
     """Ask anew for dead letters, each as a request of its own; again is the same request."""
     known = _queue(services, queue)
     receipts = await queue_operations.requeue(
-        services.write, queue, known, body.request_ids, asked_by_of(request, body.decided_by)
+        services.write, queue, known, body.request_ids, requester_of(request, body.decided_by)
     )
     return {"requests": list(receipts)}
 
@@ -103,7 +103,7 @@ async def dismiss(
 ) -> DismissDocument:
     """Settle dead letters without asking for them anew, on the record; again changes nothing."""
     known = _queue(services, queue)
-    dismissal = DeadLetterDismissal(body.reason, asked_by_of(request, body.decided_by))
+    dismissal = DeadLetterDismissal(body.reason, requester_of(request, body.decided_by))
     dismissed = await queue_operations.dismiss(
         services.write, queue, known, body.request_ids, dismissal
     )
@@ -115,7 +115,7 @@ async def _switch(
 ) -> PauseDocument:
     queue = _queue(services, name)
     decision = PauseDecision(
-        name, body.priority, asked_by_of(request, body.decided_by), body.reason
+        name, body.priority, requester_of(request, body.decided_by), body.reason
     )
     changed = await queue_operations.switch(services.write, queue, decision, paused=paused)
     return {"changed": changed}

@@ -1,4 +1,4 @@
-"""Replaying over HTTP: done again from the record, with a receipt for each operation (§6.3)."""
+"""Serves replays: done again from the record, with a receipt for each operation (§6.3)."""
 
 from typing import Annotated, Self
 
@@ -12,8 +12,8 @@ from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStr
 from kernel.values.errors import KernelError
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
-from workers.api.routes.records import TEXT_MAX
 from workers.api.services import Given
+from workers.questions.fields import NAME_CHARS_MAX
 from workers.views.cold_reads import is_archived, note_archive_read
 
 REPLAYED_MAX = 1000
@@ -22,7 +22,7 @@ REPLAYED_MAX = 1000
 router = json_router(prefix="/v1/audit", tags=["audit"])
 
 Sequence = Annotated[int, Field(ge=1, le=SEQUENCE_MAX, strict=True)]
-Text = Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
+Text = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 
 
 class Context(BaseModel):

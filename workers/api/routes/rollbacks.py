@@ -1,4 +1,4 @@
-"""Undoing over HTTP: first what would happen, then to do it (K21).
+"""Serves undoing: first what would happen, then to do it (K21).
 
 Building the state again needs a ledger that nobody else writes: `rotulus rollback rebuild`.
 """

@@ -1,4 +1,4 @@
-"""Operations in a session's order over HTTP: intents and envelopes."""
+"""Serves operations in a session's order: intents and envelopes."""
 
 from typing import Annotated, Any, cast
 from uuid import UUID
@@ -11,14 +11,16 @@ from actors.orchestrator.intents import PublicIntent
 from kernel.model.result import RejectedResult, SubmissionResult
 from workers.api.envelope_sizes import check_envelope_size
 from workers.api.errors import RETRYABLE_STATUS, respond
+from workers.api.json_answers import short_json
 from workers.api.json_routes import json_router
 from workers.api.operation_results import (
     EnvelopeDocument,
     ResultsDocument,
     are_only_counted,
-    only_counted,
+    count_only_response,
     results_document,
 )
+from workers.api.preferences import preferences_of
 from workers.api.preferred_proofs import add_preferred
 from workers.api.services import Given
 from workers.api.union_tags import short_tag
@@ -52,8 +54,11 @@ async def operate(
     """
     results = await services.sessions.ask(str(session_id), Operate(tuple(body.intents)))
     document = results_document(results)
-    await add_preferred(request, services, document, document["results"])
-    return only_counted(document) if are_only_counted(results) else document
+    preferences = preferences_of(request)
+    await add_preferred(preferences, services, document, document["results"])
+    if are_only_counted(results):
+        return count_only_response(document)
+    return document if preferences.proof else short_json(document)
 
 
 @router.post("/{session_id}/envelopes")
@@ -69,8 +74,9 @@ async def submit(
     result = await services.sessions.ask(str(session_id), SubmitEnvelope(body))
     if isinstance(result, SubmissionResult):
         document = cast("EnvelopeDocument", result.document())
-        await add_preferred(request, services, document, [document])
-        return document
+        preferences = preferences_of(request)
+        await add_preferred(preferences, services, document, [document])
+        return document if preferences.proof else short_json(document)
     if isinstance(result, RejectedResult):
         return _refusal(result)
     raise result
@@ -80,7 +86,7 @@ def _refusal(result: RejectedResult) -> Response:
     """Return a refused envelope's response; what lacked capacity alone may be sent again as is."""
     rejection = result.rejection
     if result.receipt_id is None:
-        return only_counted(result.document())
+        return count_only_response(result.document())
     response = respond(rejection.reason_code, rejection.message, result.document())
     if rejection.retry_after_s is not None:
         response.status_code = 429

@@ -1,4 +1,4 @@
-"""Simulations over HTTP: what an operation would come to, in a session's order (§11)."""
+"""Serves simulations: what an operation would come to, in a session's order (§11)."""
 
 from typing import Annotated, Any, Self
 from uuid import UUID

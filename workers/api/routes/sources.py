@@ -1,4 +1,4 @@
-"""Events of others over HTTP: CloudEvents and webhooks become sources, which bindings meet.
+"""Takes events of others: CloudEvents and webhooks become sources, which bindings meet.
 
 Any JSON is taken, and is data and never an instruction: its text is wrapped as untrusted. Where
 `ROTULUS_WEBHOOK_SECRET` is set, a body that is not signed with it is refused before it is read.
@@ -21,7 +21,7 @@ from workers.api.json_routes import json_router
 from workers.api.operation_results import (
     ResultsDocument,
     are_only_counted,
-    only_counted,
+    count_only_response,
     results_document,
 )
 from workers.api.services import Given, Services
@@ -102,13 +102,13 @@ async def arrive(name: SourceName, request: Request, services: Given) -> Arrived
     except ValidationError as error:
         field, message = first_problem(error)
         raise ApiError("INVALID_REQUEST", f"{field}: {message}") from None
-    results = [await _carried_out(services, intent) for intent in intents]
+    results = [await _carry_out(services, intent) for intent in intents]
     for result in results:
         if isinstance(result, RejectedResult) and result.receipt_id is not None:
             return _refusal(result)
     document = results_document(results)
     if are_only_counted(results):
-        return only_counted(document)
+        return count_only_response(document)
     return {**document, "node_ids": [source.node_id for source in arrived]}
 
 
@@ -139,7 +139,7 @@ def _check_body(body: bytes) -> bytes:
     return body
 
 
-async def _carried_out(services: Services, intent: Intent) -> object:
+async def _carry_out(services: Services, intent: Intent) -> object:
     try:
         return await services.write(IntentUnit(intent, None))
     except IntentInvalid as invalid:

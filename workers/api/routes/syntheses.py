@@ -1,4 +1,4 @@
-"""Synthesis by a model over HTTP: one request, one operation, or a coded error and nothing."""
+"""Serves synthesis by a model: one request, one operation, or a coded error and nothing."""
 
 from uuid import UUID
 

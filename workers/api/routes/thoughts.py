@@ -1,4 +1,4 @@
-"""Thoughts and rounds over HTTP (seed 002): a session's steps in their order, its root, its proofs.
+"""Serves thoughts and rounds (seed 002): a session's steps in their order, its root, its proofs.
 
 Every step may be sent again and is answered as it was. A step that does not come next is refused
 with 409 and a code that names what is missing.
@@ -58,7 +58,7 @@ async def thought_record(
 ) -> ThoughtDocument | Response:
     """Record a thought; its content is kept under a salted commitment."""
     message = messages.RecordThought(body.thought_id, body.thought_type, body.content)
-    return answered(await services.sessions.ask(str(session_id), message))
+    return answer_or_refusal(await services.sessions.ask(str(session_id), message))
 
 
 @router.post("/{session_id}/start")
@@ -67,38 +67,36 @@ async def audit_session_start(
 ) -> AuditSessionDocument | Response:
     """Begin a session of thoughts for a task."""
     message = messages.StartAuditSession(body.task_id)
-    return answered(await services.sessions.ask(str(session_id), message))
+    return answer_or_refusal(await services.sessions.ask(str(session_id), message))
 
 
 @router.post("/{session_id}/verify")
 async def audit_verify_chain(session_id: UUID, services: Given) -> AuditSessionDocument | Response:
     """Read the chain of a session again, from its first thought, and record that it holds."""
     message = messages.VerifyThoughtChain()
-    return answered(await services.sessions.ask(str(session_id), message))
+    return answer_or_refusal(await services.sessions.ask(str(session_id), message))
 
 
 @router.post("/{session_id}/finalize")
 async def merkle_finalize(session_id: UUID, services: Given) -> MerkleRootDocument | Response:
     """Seal a session that is verified up to its closing reflection, and return its root."""
-    return answered(await services.sessions.ask(str(session_id), messages.FinalizeMerkle()))
-
-
-@router.get("/{session_id}/root")
-async def merkle_root(session_id: UUID, services: Given) -> MerkleRootDocument | Response:
-    """Return the root of a session, null until it is finalized."""
-    return answered(await services.sessions.ask(str(session_id), messages.ReadMerkleRoot()))
+    return answer_or_refusal(
+        await services.sessions.ask(str(session_id), messages.FinalizeMerkle())
+    )
 
 
 @router.post("/{session_id}/end")
 async def audit_session_end(session_id: UUID, services: Given) -> AuditSessionDocument | Response:
     """End a session that was finalized."""
-    return answered(await services.sessions.ask(str(session_id), messages.EndAuditSession()))
+    return answer_or_refusal(
+        await services.sessions.ask(str(session_id), messages.EndAuditSession())
+    )
 
 
 Answer = TypeVar("Answer")
 
 
-def answered(answer: Answer | RejectedResult) -> Answer | Response:
+def answer_or_refusal(answer: Answer | RejectedResult) -> Answer | Response:
     """Return an answer, or the response of an operation that the kernel refused."""
     if not isinstance(answer, RejectedResult):
         return answer

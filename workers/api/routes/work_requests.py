@@ -1,4 +1,4 @@
-"""The routes of producers: asking for work, its state, waiting for its outcome, taking it back.
+"""Serves producers: asking for work, its state, waiting for its outcome, taking it back.
 
 What is answered is on the record. The producer's key makes asking again safe (K6). A call is all or
 nothing, and its refusal names the `index` and the `field` that are to blame. A queue with 100,000
@@ -6,15 +6,13 @@ open requests answers 429; requests that are on the record already are answered 
 repetition never runs into the limit.
 """
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from fastapi import Path, Query, Request
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from starlette.convertors import PathConvertor, register_url_convertor
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import RequestWorkUnit
-from kernel.records.head_acceptance import is_lost
 from kernel.work.contents import BindingEvaluation, ExtractionTask, ExtractionTransition
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (
@@ -26,38 +24,23 @@ from kernel.work.requests import (
     WorkRequest,
     WorkStatus,
     outcome_of,
-    status_of,
 )
-from queues.queue.job_progress import JobProgress
-from workers.api.errors import ApiError
+from workers.api.json_answers import short_json
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until
-from workers.api.routes.log_proofs import Size
 from workers.api.services import Given, Services
-from workers.questions.log_tree import tree_sizes
+from workers.questions.request_status import existing_request, existing_status
 from workers.use_cases import queue_operations
-from workers.views.log_proofs import OutcomeProofDocument, outcome_proof
-from workers.views.surroundings import why_open
 
 WAIT_S_MAX = 30
 NAME_CHARS_MAX = 512
 DECIDER_CHARS_MAX = 100
-
-T = TypeVar("T")
 
 QueueName = Annotated[str, Path(min_length=1, max_length=128)]
 RequestId = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Decider = Annotated[str, Field(max_length=DECIDER_CHARS_MAX)]
 """The name of who asks; the record has it with the address that the request came from."""
 
-
-class _RequestIdConvertor(PathConvertor):
-    """An id with any slashes in it, but for that of the path by which a request is cancelled."""
-
-    regex = ".*(?<!/cancel)"
-
-
-register_url_convertor("work_request", _RequestIdConvertor())
 
 RequestIdInPath = Annotated[str, Path(min_length=1, max_length=NAME_CHARS_MAX)]
 Content = Annotated[
@@ -88,6 +71,9 @@ class RequestBody(BaseModel):
     delay_s: Annotated[int, Field(ge=0, le=DELAY_S_MAX, strict=True)] = 0
     run_at: Annotated[str, Field(max_length=40)] | None = None
     """A time before which nobody begins with it, such as 2026-01-31T12:00:00Z."""
+
+    tags: dict[str, str] = {}
+    """At most 16, by which it is found later, such as {"customer": "acme"}."""
 
 
 class EnqueueBody(BaseModel):
@@ -121,6 +107,16 @@ class CancelBody(BaseModel):
     decided_by: Decider = ""
 
 
+class RequestPriorityBody(BaseModel):
+    """At which priority of its queue a request waits from now on, why, and who says so."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    priority: Annotated[str, Field(min_length=1, max_length=64)]
+    reason: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
+    decided_by: Decider = ""
+
+
 class ReceiptsDocument(TypedDict):
     """The requests that were asked for, in order, and which of them were there before."""
 
@@ -133,23 +129,6 @@ class OutcomesDocument(TypedDict):
     outcomes: list[RequestOutcome]
 
 
-class WaitingDocument(TypedDict):
-    """Why a request waits, in a sentence; null where it has its outcome."""
-
-    request_id: str
-    state: str
-    why: str | None
-
-
-class ProgressDocument(TypedDict):
-    """How far a job is, as its handler says; kept for an hour, and lost with Redis."""
-
-    percent: int | None
-    """From 0 to 100; null where nothing is known."""
-
-    note: str
-
-
 class CancelledDocument(TypedDict):
     """A request, and whether it was taken back."""
 
@@ -157,15 +136,24 @@ class CancelledDocument(TypedDict):
     request: WorkStatus
 
 
+class PrioritizedDocument(TypedDict):
+    """A request, and whether its priority is another one now."""
+
+    changed: bool
+    request: WorkStatus
+
+
 @router.post("/requests")
-async def enqueue(queue: QueueName, body: EnqueueBody, services: Given) -> ReceiptsDocument:
+async def enqueue(
+    queue: QueueName, body: EnqueueBody, services: Given
+) -> ReceiptsDocument | Response:
     """Ask for work; each request is on the record when this answers."""
     receipts = await services.write(
         RequestWorkUnit(
             tuple(WorkRequest(queue, **request.model_dump()) for request in body.requests)
         )
     )
-    return {"requests": list(receipts)}
+    return short_json({"requests": list(receipts)})
 
 
 @router.post("/outcomes")
@@ -187,33 +175,6 @@ async def outcome(
     return ended
 
 
-@router.get("/requests/{request_id:path}/progress")
-async def progress(
-    queue: QueueName, request_id: RequestIdInPath, services: Given
-) -> ProgressDocument:
-    """Return what the handler of a plug-in's queue said last of a job that it has in hand."""
-    ended = await services.read(lambda view: outcome_of(view, queue, request_id))
-    await _existing(services, ended, request_id)
-    said = await JobProgress(services.work.redis).of(queue, request_id)
-    if said is None:
-        return {"percent": None, "note": ""}
-    return {"percent": said.percent, "note": said.note}
-
-
-@router.get("/requests/{request_id:path}/proof")
-async def proof(
-    queue: QueueName, request_id: RequestIdInPath, services: Given, tree_size: Size = None
-) -> OutcomeProofDocument:
-    """Return the proof that the outcome of a request is in the log, in the tree of a size.
-
-    A gateway seals outcomes every few seconds; before that the answer is `outcome_not_sealed`.
-    """
-    ended = await services.read(lambda view: outcome_of(view, queue, request_id))
-    await _existing(services, ended, request_id)
-    with tree_sizes():
-        return await services.read(lambda view: outcome_proof(view, request_id, tree_size))
-
-
 @router.post("/requests/{request_id:path}/cancel")
 async def cancel(
     queue: QueueName,
@@ -226,34 +187,39 @@ async def cancel(
 
     The reason on the record ends with who asked, in brackets: the name given and the address.
     """
-    state = await services.read(lambda view: _status(view, queue, request_id))
-    await _existing(services, state, request_id)
+    await services.read(lambda view: existing_status(view, queue, request_id))
     cancelled, status = await queue_operations.cancel(
         services.write,
         services.work.queues.get(queue),
         request_id,
         body.reason,
-        asked_by_of(request, body.decided_by),
+        requester_of(request, body.decided_by),
     )
     return {"cancelled": cancelled, "request": status}
 
 
-@router.get("/requests/{request_id:path}/waiting")
-async def waiting(
-    queue: QueueName, request_id: RequestIdInPath, services: Given
-) -> WaitingDocument:
-    """Say in one sentence why an open request waits; null where it has its outcome."""
-    status = await services.read(lambda view: _status(view, queue, request_id))
-    state = (await _existing(services, status, request_id)).state
-    why = await why_open(services, queue, request_id)
-    return {"request_id": request_id, "state": state if why is None else "open", "why": why}
+@router.post("/requests/{request_id:path}/prioritize")
+async def prioritize(
+    queue: QueueName,
+    request_id: RequestIdInPath,
+    body: RequestPriorityBody,
+    services: Given,
+    request: Request,
+) -> PrioritizedDocument:
+    """Let an open request wait at another priority; what a worker has in hand goes on.
 
-
-@router.get("/requests/{request_id:work_request}")
-async def status(queue: QueueName, request_id: RequestIdInPath, services: Given) -> WorkStatus:
-    """Return a request as it stands."""
-    state = await services.read(lambda view: _status(view, queue, request_id))
-    return await _existing(services, state, request_id)
+    `changed` is false where it has its outcome, or waits at that priority already.
+    """
+    await services.read(lambda view: existing_status(view, queue, request_id))
+    changed, status = await queue_operations.prioritize(
+        services.write,
+        services.work.queues.get(queue),
+        request_id,
+        body.priority,
+        body.reason,
+        requester_of(request, body.decided_by),
+    )
+    return {"changed": changed, "request": status}
 
 
 async def _outcomes(
@@ -275,29 +241,14 @@ async def _outcomes(
 async def _read_outcomes(
     services: Services, queue: str, request_ids: list[str]
 ) -> list[RequestOutcome]:
-    outcomes = await services.read(
-        lambda view: [outcome_of(view, queue, request_id) for request_id in request_ids]
+    return await services.read(
+        lambda view: [
+            existing_request(view, outcome_of(view, queue, request_id), request_id)
+            for request_id in request_ids
+        ]
     )
-    return [
-        await _existing(services, outcome, request_ids[index])
-        for index, outcome in enumerate(outcomes)
-    ]
 
 
-def asked_by_of(request: Request, name: str) -> str:
+def requester_of(request: Request, name: str) -> str:
     """Return who asks, as the record has it: the name given, if any, and the address."""
-    return queue_operations.asked_by(name, request.client.host if request.client else None)
-
-
-def _status(view: Any, queue: str, request_id: str) -> WorkStatus | None:
-    state = status_of(view, request_id)
-    return state if state is not None and state.queue == queue else None
-
-
-async def _existing(services: Services, record: T | None, request_id: str) -> T:
-    if record is not None:
-        return record
-    if await services.read(lambda view: is_lost(view, request_id)):
-        message = f"{request_id!r} was lost when the ledger went back: ask again under its key"
-        raise ApiError("work_request_lost", message)
-    raise ApiError("work_request_unknown", f"nobody asked this queue for {request_id!r}")
+    return queue_operations.requester_name(name, request.client.host if request.client else None)

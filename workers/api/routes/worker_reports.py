@@ -9,25 +9,31 @@ unit reads from the record what it asks for.
 import hmac
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Annotated, NotRequired, Self
+from typing import Annotated, Any, NotRequired, Self
 
 import anyio
-from fastapi import Request
+from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 from typing_extensions import TypedDict
 
 from actors.commit.recompute_units import RecomputeUnit
-from actors.commit.units import DeadLetterUnit, Unit
-from actors.commit.work_units import WorkReportUnit
+from actors.commit.units import Unit
+from actors.commit.work_units import RegisterQueuesUnit, RetryPolicyUnit, WorkReportUnit
 from actors.messages import Recomputed, Reports
 from actors.orchestrator.intents import RecalculateAuthority
 from actors.sharding.assignment import NO_SESSION
 from actors.sharding.report_sessions import report_session
+from kernel.model.numbers import PositiveCount
 from kernel.model.result import RejectedResult
-from kernel.work.queue_kinds import asked_kind
+from kernel.values.priorities import CapacityPriority, QueuePriority
+from kernel.work.attempts import RetryPause
+from kernel.work.queue_kinds import PRIORITIES_MAX, QUEUE_KINDS, QUEUES_MAX
+from kernel.work.registrations import QueueRegistration, registered_definitions
 from kernel.work.reports import WorkReport
-from queues.queue.items import CAUSES_KEPT_MAX
+from kernel.work.retry_policy import RetryPolicy
+from queues.errors import QueueError
 from workers.api.errors import ApiError
+from workers.api.json_answers import short_json
 from workers.api.json_routes import json_router
 from workers.api.services import Given, Services, Traceparents
 from workers.api.union_tags import short_tag
@@ -79,17 +85,13 @@ class RecomputedBody(_Batch):
         return self
 
 
-class DeadLetterBody(BaseModel):
-    """An item that is given up, and the requests for it that were tried."""
+class PolicyBody(BaseModel):
+    """The policy of a queue, by which what waits for its next attempt shall wait."""
 
     model_config = ConfigDict(extra="forbid")
 
-    item_key: Annotated[str, Field(min_length=1, max_length=512)]
-    request_ids: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=512)]],
-        Field(min_length=1, max_length=CAUSES_KEPT_MAX, fail_fast=True),
-    ]
-    error_signature: Annotated[str, Field(min_length=1, max_length=200)]
+    queue: Annotated[str, Field(max_length=128)]
+    policy: RetryPolicy
 
 
 class WorkBody(_Batch):
@@ -107,12 +109,57 @@ class WorkBody(_Batch):
         return self
 
 
+Name = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class PriorityBody(BaseModel):
+    """A priority of a queue."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    capacity: CapacityPriority
+    service_target_s: PositiveCount
+
+
+class QueueBody(BaseModel):
+    """What a worker states of a queue that it serves."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    queue: Name
+    content_schema: dict[str, Any]
+    item_key: Name
+    priorities: Annotated[
+        list[PriorityBody], Field(min_length=1, max_length=PRIORITIES_MAX, fail_fast=True)
+    ]
+    default_priority: Name
+    priority_field: Name | None = None
+
+
+class QueuesBody(BaseModel):
+    """The queues of a worker that is no part of Rotulus: all are registered, or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    queues: Annotated[list[QueueBody], Field(max_length=QUEUES_MAX, fail_fast=True)]
+    is_new: StrictBool
+    """Whether the worker begins, and what it states takes the place of what was stated before."""
+
+
+class RegisteredDocument(TypedDict):
+    """How many registrations were recorded; the others were on the record."""
+
+    registered: int
+
+
 class ReportOutcome(TypedDict):
     """What became of one report; a refusal has its code."""
 
     outcome: str
     code: NotRequired[str]
     retry_after_s: NotRequired[int]
+    pause_ms: NotRequired[int]
 
 
 class ReportOutcomes(TypedDict):
@@ -121,14 +168,16 @@ class ReportOutcomes(TypedDict):
     outcomes: list[ReportOutcome]
 
 
-class ClosedRequests(TypedDict):
-    """How many requests got their outcome."""
+class GivenUpRequests(TypedDict):
+    """How many requests were given up."""
 
-    closed: int
+    given_up: int
 
 
 @router.post("/recomputed")
-async def recomputed(body: RecomputedBody, services: Given, request: Request) -> ReportOutcomes:
+async def recomputed(
+    body: RecomputedBody, services: Given, request: Request
+) -> ReportOutcomes | Response:
     """Record computed authorities; returns an outcome for each, in order."""
     await authorize(services, request)
     if body.urgent:
@@ -155,31 +204,28 @@ async def recomputed(body: RecomputedBody, services: Given, request: Request) ->
     async with anyio.create_task_group() as tasks:
         for session_id, indexes in by_session.items():
             tasks.start_soon(hand_over, session_id, indexes)
-    return {"outcomes": outcomes}
+    return short_json({"outcomes": outcomes})
 
 
-@router.post("/dead-letters")
-async def dead_letter(body: DeadLetterBody, services: Given, request: Request) -> ClosedRequests:
-    """Record that an item is given up: of the requests that are named, the open ones."""
+@router.post("/retry-policy")
+async def retry_policy(body: PolicyBody, services: Given, request: Request) -> GivenUpRequests:
+    """Let a page of what waits by another policy wait by this one."""
     await authorize(services, request)
-    closed = await services.write(
-        DeadLetterUnit(body.item_key, body.error_signature, tuple(body.request_ids))
-    )
-    return {"closed": closed}
+    return {"given_up": await services.write(RetryPolicyUnit(body.queue, body.policy))}
 
 
 @router.post("/work")
-async def work(body: WorkBody, services: Given, request: Request) -> ReportOutcomes:
+async def work(body: WorkBody, services: Given, request: Request) -> ReportOutcomes | Response:
     """Record what became of asked-for work; returns an outcome for each report, in order.
 
     A batch goes through one actor unless it is urgent, and a queue that reports faster than is
     recorded is told so (`mailbox_full`).
     """
     await authorize(services, request)
-    if asked_kind(body.queue) is None:
+    if body.queue not in QUEUE_KINDS:
         raise ApiError("work_queue_unknown", f"nobody reports of {body.queue!r}")
     if not body.reports:
-        return {"outcomes": []}
+        return short_json({"outcomes": []})
     if body.urgent:
         return await _urgent(services, [WorkReportUnit(report) for report in body.reports], body)
     message = Reports(tuple(body.reports))
@@ -187,13 +233,39 @@ async def work(body: WorkBody, services: Given, request: Request) -> ReportOutco
     first = body.reports[0].request_id
     session_id = report_session(body.queue, first, services.fleet.held_shards)
     answers = await services.sessions.ask(session_id, message)
-    return {"outcomes": [_outcome(answer) for answer in answers]}
+    return short_json({"outcomes": [_outcome(answer) for answer in answers]})
 
 
-async def _urgent(services: Services, units: Sequence[Unit], body: _Batch) -> ReportOutcomes:
+@router.post("/queues")
+async def queues(body: QueuesBody, services: Given, request: Request) -> RegisteredDocument:
+    """Register the queues that a worker serves, for every gateway of the ledger."""
+    await authorize(services, request)
+    try:
+        beats = await services.work.heartbeats.alive()
+        served = frozenset(queue for beat in beats for queue in beat.queues)
+    except QueueError:  # then no registration makes room for another
+        served = frozenset(await services.read(registered_definitions))
+    stated = (
+        QueueRegistration(
+            each.queue,
+            each.content_schema,
+            each.item_key,
+            tuple(QueuePriority(**row.model_dump()) for row in each.priorities),
+            each.default_priority,
+            each.priority_field,
+        )
+        for each in body.queues
+    )
+    unit = RegisterQueuesUnit(tuple(stated), served, body.is_new)
+    return {"registered": await services.write(unit)}
+
+
+async def _urgent(
+    services: Services, units: Sequence[Unit], body: _Batch
+) -> ReportOutcomes | Response:
     """Record units ahead of others: what they may do is decided by the record, not by order."""
     answers = await services.report(units, _traceparents_of(body.traceparents))
-    return {"outcomes": [_outcome(answer) for answer in answers]}
+    return short_json({"outcomes": [_outcome(answer) for answer in answers]})
 
 
 def _traceparents_of(traceparents: list[list[str]]) -> Traceparents:
@@ -222,9 +294,13 @@ def _outcome(answer: object) -> ReportOutcome:
     if not isinstance(answer, tuple):
         return {"outcome": "failed", "code": getattr(answer, "code", "internal")}
     outcome, result = answer
+    if result is None:
+        return {"outcome": outcome}
     if isinstance(result, RejectedResult):
         document: ReportOutcome = {"outcome": outcome, "code": result.rejection.reason_code}
         if result.rejection.retry_after_s is not None:
             document["retry_after_s"] = result.rejection.retry_after_s
         return document
+    if isinstance(result, RetryPause):
+        return {"outcome": outcome, "pause_ms": result.pause_ms}
     return {"outcome": outcome}

@@ -1,4 +1,4 @@
-"""Routing that was too much for the transaction of its cause goes on here (§13.3, kernel/0283)."""
+"""Goes on with routing that was too much for the transaction of its cause (§13.3, kernel/0283)."""
 
 import anyio
 import anyio.to_thread

@@ -1,4 +1,4 @@
-"""Evidence is confirmed by the safe path here, once it is on record (§13.6, INV-K-OUTCOME-1).
+"""Confirms evidence by the safe path, once it is on record (§13.6, INV-K-OUTCOME-1).
 
 Whoever writes evidence confirms none of it. After each commit the evidence that was written since
 is looked at: what the safe path admits is confirmed by an operation of its own, and the rest stays
@@ -22,8 +22,8 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.records.reviews.evidence import (
     STORES,
     EvidenceKind,
+    evidence_after,
     evidence_of,
-    evidence_written,
     open_evidence,
     why_a_person_decides,
 )
@@ -107,7 +107,7 @@ class EvidenceConfirmation:
 
     def _evidence_after(self, after: int) -> tuple[Admitted, int]:
         with self._ledger.view() as view:
-            written, until = evidence_written(view, after, PAGE)
+            written, until = evidence_after(view, after, PAGE)
             return [(kind, name) for kind, name in written if _is_safe(view, kind, name)], until
 
 

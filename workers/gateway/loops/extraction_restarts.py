@@ -1,4 +1,4 @@
-"""Extractions begin anew whose source was changed while they ran (INV-EXT-6).
+"""Begins extractions anew whose source was changed while they ran (INV-EXT-6).
 
 The write that gives a source another text marks the runs that read it, in its own transaction.
 After each commit the marked ones are cancelled here, and a run that begins anew is asked for. A

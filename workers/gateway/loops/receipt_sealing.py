@@ -17,7 +17,7 @@ import structlog
 from actors.commit.receipt_units import SealReceiptsUnit
 from actors.commit.run_units import AnchorGroupsUnit, TakeRunInUnit
 from actors.errors import ActorError
-from kernel.landscape.record_anchors import earlier_runs, groups_not_anchored, groups_to_take_in
+from kernel.landscape.record_anchors import count_unanchored_groups, earlier_runs, groups_to_take_in
 from kernel.ledger.ledger import Ledger
 from kernel.model.result import RejectedResult
 from kernel.records.receipt_seals import RANGE_MAX, ReceiptRange, range_to_seal
@@ -88,7 +88,7 @@ class ReceiptSealing:
         due = partial(range_to_seal, for_outcomes=for_outcomes)
         try:
             groups, sealed = await on_a_thread(
-                read, lambda view: (groups_not_anchored(view), due(view))
+                read, lambda view: (count_unanchored_groups(view), due(view))
             )
             if groups > 0:
                 await self._write(AnchorGroupsUnit())

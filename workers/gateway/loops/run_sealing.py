@@ -21,7 +21,7 @@ from actors.commit.run_units import SealRuntimeRunUnit, SealRunUnit
 from actors.errors import ActorError
 from kernel.algebra.verbs import LANDSCAPE_SEAL
 from kernel.landscape.reports import newest_runs
-from kernel.landscape.runtime.stretches import sealed_last, stretch_between
+from kernel.landscape.runtime.stretches import last_sealed_row, stretch_between
 from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.result import RejectedResult
@@ -108,13 +108,13 @@ class RunSealing:
         return sealed is not None and not isinstance(sealed, RejectedResult)
 
     def _whole(self, view: LedgerView) -> SealRuntimeRunUnit | None:
-        first, head = sealed_last(view) + 1, view.head()
+        first, head = last_sealed_row(view) + 1, view.head()
         last = first + self._rows - 1
         # What is recorded behind its last row belongs to it, so another row has to follow.
         return None if last >= head.ec_sequence_number else _unit(view, first, last)
 
     def _rest(self, rows_max: int, view: LedgerView) -> SealRuntimeRunUnit | None:
-        first, head = sealed_last(view) + 1, view.head().ec_sequence_number
+        first, head = last_sealed_row(view) + 1, view.head().ec_sequence_number
         if head - first + 1 > rows_max:
             return None if rows_max < self._rows else self._whole(view)
         return _unit(view, first, head)

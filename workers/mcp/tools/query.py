@@ -1,4 +1,4 @@
-"""The tools of SQL: one bounded SELECT on the ledger's tables, and which tables there are."""
+"""Defines the tools of SQL: one bounded SELECT on the ledger's tables, and their list."""
 
 from dataclasses import asdict
 from typing import Annotated

@@ -1,7 +1,6 @@
-"""Tools of the queues: requests on the record, what is paused or given up, and who works."""
+"""Defines the tools of queues: requests on the record, what is paused or given up, who works."""
 
 from dataclasses import asdict
-from urllib.parse import quote
 
 from kernel.work.pauses import pauses_of
 from kernel.work.requests import status_of
@@ -10,13 +9,14 @@ from workers.mcp.errors import error_document
 from workers.mcp.part_tool import PartTool
 from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
 from workers.questions.fields import Name
+from workers.questions.gateway import GetQueues, GetWaiting
 from workers.views.records import RequestCounts, count_requests
 
 
-class GetQueues(Tool):
+class GetQueueState(Tool):
     """Show each queue: requests on the record and how they ended, pauses, and what Redis holds.
 
-    `depths` and `fleet` come from the gateway, the rest from the record.
+    `queues` and `fleet` come from the gateway, the rest from the record.
     """
 
     async def result(self, context: ToolContext) -> Document:
@@ -28,13 +28,13 @@ class GetQueues(Tool):
             "pauses": pauses,
         }
         try:
-            live = await context.get("/v1/queues")
+            live = await context.ask(GetQueues())
         except GatewayError as error:
             return document | {"gateway": error_document(error)}
-        return document | {"depths": live["queues"], "fleet": live["fleet"]}
+        return document | {"queues": live["queues"], "fleet": live["fleet"]}
 
 
-class GetRequest(PartTool):
+class GetOpenRequest(PartTool):
     """Show a request for work as it stands: what was asked for, and how it ended.
 
     Of an open one the gateway says in a sentence why it waits.
@@ -59,9 +59,8 @@ class GetRequest(PartTool):
 
 
 async def _waiting(context: ToolContext, queue: str, request_id: str) -> Document:
-    path = f"/v1/queues/{quote(queue)}/requests/{quote(request_id, safe=':')}/waiting"
     try:
-        answer: Document = await context.get(path)
+        answer: Document = await context.ask(GetWaiting(queue=queue, request_id=request_id))
     except GatewayError as error:
         return error_document(error)
     return answer

@@ -1,4 +1,4 @@
-"""Tools of sessions of thoughts, by the names of seed 002; those that write are off by default."""
+"""Defines the tools of sessions of thoughts, by seed 002; those that write are off by default."""
 
 from typing import Annotated, Any, ClassVar
 from uuid import UUID

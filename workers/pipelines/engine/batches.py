@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kernel.landscape.canonical_types import Canonical, restored, typed_data
+from kernel.landscape.canonical_types import Canonical, restore_value, typed_data
 from workers.pipelines.engine.events import Arrived, CallMade, WalkEvent
 from workers.pipelines.engine.graph import PipelineGraph
 from workers.pipelines.engine.node import BATCH_ROWS_MAX, PipelineNode
@@ -166,7 +166,7 @@ class Batches:
 
 
 def _rows(members: Sequence[BatchMember]) -> list[Any]:
-    return [restored(member.data) for member in members]
+    return [restore_value(member.data) for member in members]
 
 
 def _tells(when: Callable[[Sequence[Any]], bool], rows: Sequence[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The graph of a pipeline: checked once, in one order, and with the edges that a run records.
+"""Checks the graph of a pipeline once, in one order, with the edges that a run records.
 
 1. A node is declared after those that it follows, so the order of declaration is an order of the
    graph and no way leads back.
@@ -78,7 +78,7 @@ class PipelineGraph:
                 "plugin_version": node.version,
                 "node_type": node.node_type,
                 "determinism": node.determinism,
-                "config_hash": stable_hash(node.stated()),
+                "config_hash": stable_hash(node.configuration()),
             }
             for node in self.nodes
         ]

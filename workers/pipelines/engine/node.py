@@ -1,4 +1,4 @@
-"""A node of a user's pipeline: a function, and how it is called (seed 003, ruling L1)."""
+"""Calls a node of a user's pipeline, a function (seed 003, ruling L1)."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ class PipelineNode:
         """Tell whether the function takes a second argument, its `NodeStep`."""
         return parameters_of(self.function) > 1
 
-    def stated(self) -> dict[str, Any]:
+    def configuration(self) -> dict[str, Any]:
         """Return what a run records of its configuration."""
         return {
             "attempts": self.attempts,

@@ -1,4 +1,4 @@
-"""A user's pipeline, declared: functions with a place in a graph."""
+"""Declares a user's pipeline: functions with a place in a graph."""
 
 import re
 from collections.abc import Callable, Mapping

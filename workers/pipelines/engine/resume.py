@@ -1,10 +1,10 @@
-"""From where a run goes on after its process ended: all of it is read from the record."""
+"""Reads from the record from where a run goes on after its process ended."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.checkpoints import changed_nodes, newest_checkpoint, topology_of
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.open_work import (
@@ -51,7 +51,7 @@ class RunState:
 
     edge_ids: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def stated(self, batches: Mapping[str, int]) -> dict[str, Any]:
+    def checkpoint_body(self, batches: Mapping[str, int]) -> dict[str, Any]:
         """Return what a checkpoint holds of it, with the numbers of the open batches."""
         return {
             "rows_done": self.rows_done,
@@ -84,7 +84,7 @@ def recorded_state(view: LedgerView, run_id: str, graph: PipelineGraph) -> RunSt
         raise LandscapeRefused(message, code=refused.code) from None
     if checkpoint is None:
         return _state_without_rows(view, run_id, graph)
-    stated = restored(checkpoint["aggregation_state_json"].encode())
+    stated = restore_value(checkpoint["aggregation_state_json"].encode())
     batches = stated.pop("batches")
     state = RunState(run_id=run_id, commit_number=checkpoint["sequence_number"], **stated)
     state.waiting = _waiting(view, state)
@@ -137,7 +137,7 @@ def _members(view: LedgerView, batch: OpenBatch) -> list[BatchMember]:
 def _open_writes(view: LedgerView, run_id: str, sink: str) -> list[SinkWrite]:
     writes = []
     for operation, content in open_operations(view, run_id, sink):
-        stated = restored(content)
+        stated = restore_value(content)
         arrivals = []
         for token_id, how, error_hash in stated["arrivals"]:
             state_id = state_name(token_id, sink, 0)

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from kernel.landscape.canonical_types import Canonical, restored, stable_hash, typed_data
+from kernel.landscape.canonical_types import Canonical, restore_value, stable_hash, typed_data
 from kernel.landscape.checkpoints import FORMAT_VERSION
 from kernel.landscape.recorder import MISSING
 from workers.pipelines.engine.batches import BatchClosed, BatchMember, Gathered, PlanItem, WalkedWay
 from workers.pipelines.engine.graph import ERROR
 from workers.pipelines.engine.sinks import SinkWritten
-from workers.pipelines.engine.walk import kept_failure, token_name
+from workers.pipelines.engine.walk import failure_row, token_name
 from workers.pipelines.engine.way_records import DISCARD, SinkArrival, WayRecords, state_name
 
 
@@ -64,7 +64,7 @@ class RunRecords(WayRecords):
                 node.name,
                 record["plugin_name"],
                 node.node_type,
-                node.stated(),
+                node.configuration(),
                 plugin_version=node.version,
                 determinism=node.determinism,
                 sequence=place,
@@ -91,7 +91,7 @@ class RunRecords(WayRecords):
         )
         self._recorder.create_token(self._run_id, row_id, token_id=token_name(row_id, 0), step=0)
 
-    def source_ended(self, operation_id: str, rows: int, duration_us: int) -> None:
+    def end_source(self, operation_id: str, rows: int, duration_us: int) -> None:
         """Record that the source has given its last row."""
         self._recorder.complete_operation(
             self._run_id,
@@ -127,7 +127,7 @@ class RunRecords(WayRecords):
         self._arrived = {}
         return writes
 
-    def written(self, write: SinkWrite, written: SinkWritten, duration_us: int) -> None:
+    def record_write(self, write: SinkWrite, written: SinkWritten, duration_us: int) -> None:
         """Record that a sink has written, and that so the ways of its tokens have ended."""
         recorder, run_id = self._recorder, self._run_id
         for arrival in write.arrivals:
@@ -218,19 +218,19 @@ class RunRecords(WayRecords):
             return
         assert item.error is not None  # noqa: S101 - for the types
         for member in item.members:
-            self._batch_failed(item.node, member, item.error)
+            self._fail_batch_member(item.node, member, item.error)
 
-    def _batch_failed(self, node: str, member: BatchMember, error: Canonical) -> None:
+    def _fail_batch_member(self, node: str, member: BatchMember, error: Canonical) -> None:
         recorder, run_id, token_id = self._recorder, self._run_id, member.token_id
         sink = self._graph.by_name[node].on_error
         recorder.record_transform_error(
-            run_id, token_id, node, member.data, restored(error), destination=sink or DISCARD
+            run_id, token_id, node, member.data, restore_value(error), destination=sink or DISCARD
         )
         if sink is None:
             recorder.record_token_outcome(run_id, token_id, "failed", error_hash=stable_hash(error))
             return
-        data = kept_failure(node, member.data, error)
+        data = failure_row(node, member.data, error)
         state_id, edge_id = state_name(token_id, node, 0), self.edge_ids[node, ERROR]
-        recorder.record_routing_event(run_id, state_id, edge_id, "move", restored(error))
+        recorder.record_routing_event(run_id, state_id, edge_id, "move", restore_value(error))
         self.enter(token_id, sink, data)
         self.to_sink(token_id, sink, "quarantined", data, stable_hash(error))

@@ -26,9 +26,9 @@ from typing import Any, Literal
 import anyio.to_thread
 
 from actors.errors import PipelineSourceDiffers, PipelineStopped
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.checkpoints import reopen_run
-from kernel.landscape.open_work import failed_tokens
+from kernel.landscape.open_work import count_failed_tokens
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
 from kernel.values.foreign_code import call_foreign, cause_of, message_of
@@ -205,11 +205,11 @@ class PipelineRun:
         if self._source.has_ended and not state.source_ended:
             state.source_ended = True
             took_us = max(0, self._tools.now_us() - self._began_us)
-            self._records.source_ended(state.source_operation, state.rows_read, took_us)
+            self._records.end_source(state.source_operation, state.rows_read, took_us)
 
     def _record_confirmed(self) -> None:
         for each in self._confirmed:
-            self._records.written(each.write, each.written, each.duration_us)
+            self._records.record_write(each.write, each.written, each.duration_us)
 
     def _checkpoint(self) -> None:
         state = self._state
@@ -218,14 +218,14 @@ class PipelineRun:
             return
         state.commit_number += 1
         newest = token_name(row_name(state.run_id, state.rows_read - 1), 0)
-        stated = state.stated(self._batches.numbers)
+        stated = state.checkpoint_body(self._batches.numbers)
         self._records.checkpoint(state.commit_number, newest, stated)
 
     def _write(self, writes: Sequence[SinkWrite]) -> None:
         """Let the sinks write; what one has not written stays open on the record."""
         for write in writes:
             sink = self._graph.by_name[write.sink].function
-            items = [SinkItem(each.token_id, restored(each.data)) for each in write.arrivals]
+            items = [SinkItem(each.token_id, restore_value(each.data)) for each in write.arrivals]
             started_us = self._tools.now_us()
             try:
                 written = self._tools.call(_write_sink, sink, items, write.position)
@@ -250,7 +250,7 @@ class PipelineRun:
         self._recorder.complete_run(self._state.run_id, status)
         if self._failure is not None:
             raise self._stop_error(f"`rotulus pipeline resume {self._state.run_id}` goes on")
-        failed = self._ledger.read(partial(failed_tokens, run_id=self._state.run_id))
+        failed = self._ledger.read(partial(count_failed_tokens, run_id=self._state.run_id))
         return RunEnd(self._state.run_id, status, self._state.rows_done, failed)
 
     def _stop_error(self, what_now: str) -> PipelineStopped:

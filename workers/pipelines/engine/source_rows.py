@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.errors import PipelineSourceDiffers
-from kernel.landscape.canonical_types import Canonical, digest_of, typed_or_shown
+from kernel.landscape.canonical_types import Canonical, data_or_repr, digest_of
 from kernel.landscape.open_work import source_rows
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.tables import Row
@@ -59,7 +59,7 @@ class SourceRows:
         if self.has_ended:
             return rows
         while len(rows) < limit and (data := self._next_data(self._rows)) is not _END:
-            content = Canonical(typed_or_shown(data))
+            content = Canonical(data_or_repr(data))
             rows.append(SourceRow(self._next, row_name(self._run_id, self._next), content))
             self._next += 1
         self.has_ended = len(rows) < limit
@@ -79,7 +79,7 @@ class SourceRows:
         with ledger.view() as view:
             for row in source_rows(view, self._run_id):
                 data = self._next_data(rows)
-                if data is _END or not _is_recorded(row, typed_or_shown(data)):
+                if data is _END or not _is_recorded(row, data_or_repr(data)):
                     raise PipelineSourceDiffers(
                         f"row {row['row_index']} of the source is not the one that the run has"
                         " recorded; restore the source, or begin another run"

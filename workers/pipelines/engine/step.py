@@ -1,4 +1,4 @@
-"""The step of a node: what its function may ask for beside its row, and what is noted of it."""
+"""Defines the step of a node: what its function may ask for, and what is noted of it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

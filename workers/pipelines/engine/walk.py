@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from kernel.landscape.canonical_types import (
     UNREADABLE,
     Canonical,
-    restored,
+    restore_value,
     stable_hash,
     typed_data,
 )
@@ -271,7 +271,7 @@ class RowWalk:
         for traveller in travellers:
             self.events.append(Failed(traveller.token, node.name, error, node.on_error))
             if node.on_error is not None:
-                data = kept_failure(node.name, traveller.content, error)
+                data = failure_row(node.name, traveller.content, error)
                 arrived = Arrived(
                     traveller.token, node.on_error, "quarantined", data, stable_hash(error)
                 )
@@ -290,9 +290,9 @@ def token_name(id_prefix: str, token: int) -> str:
     return f"{id_prefix}.{token}"
 
 
-def kept_failure(node: str, content: Canonical, error: Canonical) -> Canonical:
+def failure_row(node: str, content: Canonical, error: Canonical) -> Canonical:
     """Return what a sink is given of a token that failed: its row, where and why."""
-    stated = {"node": node, "row": restored(content), "error": restored(error)}
+    stated = {"node": node, "row": restore_value(content), "error": restore_value(error)}
     return Canonical(typed_data(stated))
 
 
@@ -302,7 +302,7 @@ def typed_row(source: PipelineNode, content: Canonical) -> Any:
     Raises:
         Exception: what the schema raises of a row that is not valid.
     """
-    data = restored(content)
+    data = restore_value(content)
     if isinstance(data, Mapping) and UNREADABLE in data:
         raise RowRefused(str(data[UNREADABLE]))
     return data if source.schema is None else source.schema.model_validate(data).model_dump()

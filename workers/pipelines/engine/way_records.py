@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from kernel.landscape.canonical_types import Canonical, restored, stable_hash
+from kernel.landscape.canonical_types import Canonical, restore_value, stable_hash
 from kernel.landscape.recorder import MISSING, Recorder
 from kernel.ledger.store.tables import Row
 from workers.pipelines.engine.batches import WalkedWay
@@ -134,7 +134,7 @@ class WayRecords:
         )
         way.data[event.child] = event.output
 
-    def _arrived_at(self, way: _Way, event: Arrived) -> None:
+    def _record_arrival(self, way: _Way, event: Arrived) -> None:
         token_id = way.name(event.token)
         self.enter(token_id, event.node, event.data)
         if event.how != "buffered":
@@ -143,7 +143,7 @@ class WayRecords:
     def _record_failure(self, way: _Way, event: Failed) -> None:
         token_id, data = way.name(event.token), way.data[event.token]
         destination = event.destination or DISCARD
-        details = restored(event.error)
+        details = restore_value(event.error)
         is_source = event.node == self._graph.source.name
         if is_source:
             self._recorder.record_validation_error(
@@ -209,7 +209,7 @@ _WRITERS: Mapping[type[Any], Callable[[WayRecords, _Way, Any], None]] = MappingP
         Forked: WayRecords._record_fork,  # noqa: SLF001
         Expanded: WayRecords._record_expansion,  # noqa: SLF001
         Merged: WayRecords._record_merge,  # noqa: SLF001
-        Arrived: WayRecords._arrived_at,  # noqa: SLF001
+        Arrived: WayRecords._record_arrival,  # noqa: SLF001
         Failed: WayRecords._record_failure,  # noqa: SLF001
     }
 )

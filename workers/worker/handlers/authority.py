@@ -1,4 +1,4 @@
-"""The handler of authorities: computes them from a snapshot (§8.2).
+"""Computes authorities from a snapshot (§8.2).
 
 A worker reads the ledger at one snapshot, computes, and reports the values with the sequence that
 it read; the gateway decides whether they are still due. The worker's ledger handle cannot write
@@ -19,7 +19,8 @@ from kernel.ledger.ledger import Document, Ledger, LedgerView
 from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.values.canonical import digest
 from queues.queue.items import Claim, cause_id
-from workers.worker.batches import ClaimResult, Handler, settlement_of
+from workers.worker.attempts import ErrorTexts, log_fields
+from workers.worker.batches import ClaimResult, Handler, failed_claim, settlement_of
 from workers.worker.gateway_reports import GatewayReporter
 
 _log = structlog.get_logger(__name__)
@@ -31,7 +32,7 @@ class Computed:
 
     claim: Claim
     result: Document | None
-    error: str | None = None
+    error: Exception | None = None
     """Why it could not be computed."""
 
 
@@ -42,8 +43,13 @@ class AuthorityHandler(Handler):
     """As many as one commit takes: computing one costs much less than a commit."""
 
     def __init__(
-        self, ledger: Ledger, reporter: GatewayReporter, strategy: AuthorityStrategy
+        self,
+        ledger: Ledger,
+        reporter: GatewayReporter,
+        strategy: AuthorityStrategy,
+        texts: ErrorTexts,
     ) -> None:
+        self._texts = texts
         self._ledger = ledger
         self._reporter = reporter
         self._strategy = strategy
@@ -53,7 +59,7 @@ class AuthorityHandler(Handler):
         settled, handed_in = [], []
         for computed in await anyio.to_thread.run_sync(self._compute, claims):
             if computed.error is not None:
-                settled.append(ClaimResult(computed.claim, "failed", computed.error))
+                settled.append(await self._fail(computed.claim, computed.error))
             elif computed.result is None:
                 settled.append(ClaimResult(computed.claim, "done"))
             else:
@@ -69,16 +75,20 @@ class AuthorityHandler(Handler):
         ]
         return settled
 
-    async def give_up(self, claim: Claim, code: str) -> None:
-        """Record the requests that the claim was for, and no later one, as dead letters."""
-        request_ids = await anyio.to_thread.run_sync(self._requests_of_claim, claim)
-        if request_ids:
-            body = {
-                "item_key": _target(claim),
-                "request_ids": request_ids,
-                "error_signature": code,
-            }
-            await self._reporter.post("/internal/dead-letters", body)
+    async def _fail(self, claim: Claim, error: Exception) -> ClaimResult:
+        described = await self._texts.of(error, "computation_failed")
+        _log.error(
+            "authority_not_computed",
+            item_key=claim.key,
+            attempt=claim.attempt,
+            worker=self._texts.worker_id,
+            **log_fields(described),
+        )
+        return failed_claim(claim, described)
+
+    async def requests_of(self, claim: Claim) -> Sequence[str]:
+        """Return the requests that the claim was for, and no later one."""
+        return await anyio.to_thread.run_sync(self._requests_of_claim, claim)
 
     def _requests_of_claim(self, claim: Claim) -> list[str]:
         """Return the open requests that the queue had joined to the item when it was claimed.
@@ -105,8 +115,7 @@ class AuthorityHandler(Handler):
         try:
             return Computed(claim, self._compute_one(view, _target(claim), sequence))
         except Exception as error:  # noqa: BLE001 - one item's failure is not its batch's
-            _log.error("authority_not_computed", item_key=claim.key, error=repr(error))
-            return Computed(claim, None, "computation_failed")
+            return Computed(claim, None, error)
 
     def _compute_one(self, view: LedgerView, target: str, sequence: int) -> Document | None:
         requests = view.open_requests_of(AUTHORITY_QUEUE, target)

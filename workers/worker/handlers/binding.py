@@ -1,4 +1,4 @@
-"""The handler of bindings: evaluates as many as capacity and fan-out allow (§14.1, §14.3).
+"""Evaluates as many bindings as capacity and fan-out allow (§14.1, §14.3).
 
 The evaluation itself is behind the port `BindingEvaluator` (decision workers/0121). Before it come
 the fan-out of the event and the capacity. An evaluation holds a lease of its own
@@ -25,7 +25,6 @@ import structlog
 from kernel.ledger.ledger import Ledger, Request
 from kernel.model.bindings.outcomes import REJECTED, SUSPENDED, BindingOutcomeRecord
 from kernel.values.errors import LedgerUnavailable
-from kernel.values.foreign_code import cause_of, message_of, traceback_of
 from kernel.values.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from kernel.work.ready_requests import FanOut, fan_out_of
@@ -38,9 +37,10 @@ from kernel.work.reports import (
 from kernel.work.requests import read_content
 from queues.leases.lease_holder import LeaseHolder
 from queues.queue.items import Claim
-from workers.worker.batch_progress import progressed
-from workers.worker.batches import ClaimResult, Handler, left_out, settlement_of
-from workers.worker.gateway_reports import GatewayReporter, Outcome
+from workers.worker.attempts import ErrorTexts, log_fields
+from workers.worker.batch_progress import note_progress
+from workers.worker.batches import ClaimResult, Handler, failed_claim, leave_closed, settlement_of
+from workers.worker.gateway_reports import REPORTS_PATH, GatewayReporter, Outcome
 from workers.worker.handlers.binding_evaluator import (
     EVALUATION_S_MAX,
     BindingCapacity,
@@ -48,7 +48,6 @@ from workers.worker.handlers.binding_evaluator import (
     Evaluated,
     MidEvaluationRejection,
 )
-from workers.worker.handlers.extraction import REPORTS_PATH, report_given_up
 
 DEFERRED = "binding_deferred_fan_out_limit"
 
@@ -105,10 +104,12 @@ class BindingHandler(Handler):
         capacity: BindingCapacity,
         evaluator: BindingEvaluator,
         now_us: Callable[[], int],
+        texts: ErrorTexts,
         observe: Callable[[BindingOutcomeRecord], None] = log_outcome,
     ) -> None:
         """`observe` is called with every outcome, pending ones included."""
         self._observe = observe
+        self._texts = texts
         self._ledger = ledger
         self._reporter = reporter
         self._capacity = capacity
@@ -120,7 +121,7 @@ class BindingHandler(Handler):
         due, plans = await anyio.to_thread.run_sync(self._read, claims)
         there = {evaluation.claim.key for evaluation in due}
         gone = [claim for claim in claims if claim.key not in there]
-        settled = await left_out(self._ledger, gone)
+        settled = await leave_closed(self._ledger, gone)
         admitted = [
             evaluation
             for evaluation in due
@@ -138,10 +139,6 @@ class BindingHandler(Handler):
     async def renew(self) -> None:
         """Keep the slots in which evaluations run."""
         await self._capacity.renew()
-
-    async def give_up(self, claim: Claim, code: str) -> None:
-        """Record the request as a dead letter."""
-        await report_given_up(self._reporter, BINDING_QUEUE, claim, code)
 
     def _read(self, claims: Sequence[Claim]) -> tuple[list[_Due], dict[str, FanOut]]:
         """Read the open requests and, for each of their events, what its cycle admits."""
@@ -198,7 +195,7 @@ class BindingHandler(Handler):
                     settled.append(result)
                 else:
                     evaluated.append(result)
-                progressed()
+                note_progress()
             settled += await self._hand_in(evaluated, holder)
         return settled + await self._suspend(suspended)
 
@@ -221,14 +218,15 @@ class BindingHandler(Handler):
         except LedgerUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one binding's failure is not its batch's
+            described = await self._texts.of(error, "binding_evaluation_failed")
             _log.error(
                 "binding_not_evaluated",
                 request_id=due.claim.key,
                 attempt=due.claim.attempt,
-                error=f"{type(cause_of(error)).__name__}: {message_of(cause_of(error))}",
-                exception=traceback_of(error),
+                worker=self._texts.worker_id,
+                **log_fields(described),
             )
-            return ClaimResult(due.claim, "failed", "binding_evaluation_failed")
+            return failed_claim(due.claim, described)
         if limit.cancelled_caught:
             return ClaimResult(due.claim, "failed", "binding_evaluation_timeout")
         self._observe(evaluated.outcome)

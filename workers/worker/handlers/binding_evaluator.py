@@ -1,4 +1,4 @@
-"""The port of whatever evaluates a binding, and the capacity of a fleet to do so (§13.4, §14.3)."""
+"""Declares what evaluates a binding, and a fleet's capacity to do so (§13.4, §14.3)."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The handler of extractions: tasks that this worker performs, and steps that producers state.
+"""Handles extractions: tasks that this worker performs, and steps that producers state.
 
 A step is on the record with its request, so the worker only reports that it is due (§16.5). A task
 goes three ways to the gateway and back: the run begins, the source is read and an extractor asked,
@@ -25,18 +25,17 @@ from kernel.work.reports import (
     ExtractionBegun,
     ExtractionFailed,
     ExtractionFinished,
-    GivenUp,
     TransitionDue,
     WorkReport,
 )
 from kernel.work.requests import read_content
 from queues.queue.items import Claim
-from workers.worker.batches import ClaimResult, Handler, left_out, settlement_of
-from workers.worker.gateway_reports import GatewayReporter, Outcome, told_of
-from workers.worker.handlers.extractor import SourceToRead, checked_extraction
+from workers.worker.attempts import ErrorTexts, delivery_of, log_fields
+from workers.worker.batches import ClaimResult, Handler, leave_closed, now_us, settlement_of
+from workers.worker.gateway_reports import REPORTS_PATH, GatewayReporter, Outcome
+from workers.worker.handlers.extractor import SourceToRead, extract_and_check
 from workers.worker.handlers.extractors import Extractors
 
-REPORTS_PATH = "/internal/work"
 MODEL_CALLS_MAX = 8
 """Extractors of one batch that ask a model at the same time."""
 
@@ -77,7 +76,14 @@ class _Ended:
 class ExtractionHandler(Handler):
     """Turns claims into recorded steps of runs."""
 
-    def __init__(self, ledger: Ledger, reporter: GatewayReporter, extractors: Extractors) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        reporter: GatewayReporter,
+        extractors: Extractors,
+        texts: ErrorTexts,
+    ) -> None:
+        self._texts = texts
         self._ledger = ledger
         self._reporter = reporter
         self._extractors = extractors
@@ -89,7 +95,7 @@ class ExtractionHandler(Handler):
         )
         there = {task.claim.key for task in tasks}
         gone = [claim for claim in claims if claim.key not in there]
-        settled = await left_out(self._ledger, gone)
+        settled = await leave_closed(self._ledger, gone)
         steps = [task for task in tasks if task.task is None]
         waiting = [task for task in tasks if self._waits(task)]
         settled += [
@@ -101,10 +107,6 @@ class ExtractionHandler(Handler):
         )
         performed = [task for task in tasks if task.task is not None and task not in waiting]
         return settled + await self._perform(performed)
-
-    async def give_up(self, claim: Claim, code: str) -> None:
-        """Record the request as a dead letter, and its run as abandoned."""
-        await report_given_up(self._reporter, EXTRACTION_QUEUE, claim, code)
 
     def _open(self, view: LedgerView, claims: Iterable[Claim]) -> list[_Task]:
         """Read what is open of a batch, in one snapshot."""
@@ -177,10 +179,9 @@ class ExtractionHandler(Handler):
             source = await anyio.to_thread.run_sync(
                 self._ledger.read, lambda view: self._read(view, task)
             )
-            extraction = await checked_extraction(kind.extractor, source)
+            extraction = await extract_and_check(kind.extractor, source)
         except ExtractionRefused as refused:
-            _log.warning("extraction_failed", request_id=request_id, code=refused.code)
-            return _Ended(of, ExtractionFailed(request_id=request_id, code=refused.code))
+            return _Ended(of, await self._fail(of.claim, refused))
         report = ExtractionFinished(
             request_id=request_id,
             source_text_sha256=source.source.sha256,
@@ -189,6 +190,23 @@ class ExtractionHandler(Handler):
             outputs=extraction.outputs,
         )
         return _Ended(of, report)
+
+    async def _fail(self, claim: Claim, refused: ExtractionRefused) -> ExtractionFailed:
+        """Say why an extractor, or the model that it asked, came to nothing."""
+        cause, worker_id = refused.__cause__ or refused, self._texts.worker_id
+        error = await self._texts.of(cause, refused.code)
+        _log.error(
+            "extraction_failed",
+            request_id=claim.key,
+            attempt=claim.attempt,
+            worker=worker_id,
+            code=refused.code,
+            **log_fields(error),
+        )
+        delivery = delivery_of(claim, worker_id, now_us())
+        return ExtractionFailed(
+            request_id=claim.key, code=refused.code, delivery=delivery, error=error
+        )
 
     def _read(self, view: LedgerView, task: ExtractionTask) -> SourceToRead:
         return SourceToRead(task.source_ref, read_source(view, task.source_ref), task.fields)
@@ -213,10 +231,3 @@ class ExtractionHandler(Handler):
         documents = [report.model_dump(mode="json") for report in reports]
         shared = {"queue": EXTRACTION_QUEUE}
         return await self._reporter.batch(REPORTS_PATH, "reports", documents, shared, claims)
-
-
-async def report_given_up(reporter: GatewayReporter, queue: str, claim: Claim, code: str) -> None:
-    """Record the request of an item as a dead letter; raises `GatewayError`."""
-    report = GivenUp(request_id=claim.key, error_signature=code[:200])
-    body = {"reports": [report.model_dump()], "queue": queue, **told_of([claim])}
-    await reporter.post(REPORTS_PATH, body)

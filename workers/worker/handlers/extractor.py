@@ -1,4 +1,4 @@
-"""The port of whatever reads fields from a source's text, and how it is called (§16)."""
+"""Declares the port of whatever reads fields from a source's text, and how it is called (§16)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from typing import Any, NoReturn, Protocol
 
 import anyio
 import orjson
-import structlog
 
 from actors.errors import ModelError
 from kernel.model.extraction_result import (
@@ -16,7 +15,7 @@ from kernel.model.extraction_result import (
     read_extraction,
 )
 from kernel.model.model_output import CapturedOutput
-from kernel.values.foreign_code import call_foreign, cause_of, traceback_of
+from kernel.values.foreign_code import call_foreign, cause_of
 from kernel.work.extraction_sources import SourceText
 from workers.environment.foreign_calls import await_foreign
 from workers.environment.foreign_threads import ForeignCodeHangs
@@ -24,8 +23,6 @@ from workers.environment.foreign_threads import ForeignCodeHangs
 EXTRACTION_S_MAX = 60.0
 RESULT_BYTES_MAX = 256 * 1024
 """The largest result that is handed in, as JSON: it stands in one operation and its claims."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,7 @@ class Extractor(Protocol):
         """Return what the text says; cancelled after `limit_s`.
 
         An extractor that hands on what somebody else wrote returns the document as it came: only
-        `checked_extraction` makes a result of it.
+        `extract_and_check` makes a result of it.
 
         Raises:
             ExtractionRefused: it cannot read this source, with the code that says why.
@@ -80,7 +77,7 @@ class BuiltInExtractor:
     """An extractor of this distribution, which is called as it is."""
 
 
-async def checked_extraction(extractor: Extractor, source: SourceToRead) -> CheckedExtraction:
+async def extract_and_check(extractor: Extractor, source: SourceToRead) -> CheckedExtraction:
     """Have a text read, and return the result if the text proves it.
 
     Raises:
@@ -100,37 +97,26 @@ async def checked_extraction(extractor: Extractor, source: SourceToRead) -> Chec
     except ExtractionRefused:
         raise
     except ForeignCodeHangs as error:
-        _log_failure(source, error)
         raise ExtractionRefused("extractor_timed_out", str(error)) from error
     except ModelError as error:
         raise ExtractionRefused(error.code, str(error)) from error  # type: ignore[arg-type]
     except Exception as error:  # noqa: BLE001 - whatever it raises is its failure and not ours
-        _fail(source, error)
+        _fail(error)
     if limit.cancelled_caught:
         raise ExtractionRefused("extractor_timed_out", f"no answer within {limit_s:g} seconds")
     if not isinstance(answered, Extracted):
-        _fail(source, TypeError(f"it returned a {type(answered).__name__}, no Extracted"))
+        _fail(TypeError(f"it returned a {type(answered).__name__}, no Extracted"))
     try:
         result = call_foreign(_check_result, answered, source.source.text)
     except ExtractionRefused:
         raise
     except Exception as error:  # noqa: BLE001 - an answer may be a program, too
-        _fail(source, error)
+        _fail(error)
     return CheckedExtraction(result, answered.outputs)
 
 
-def _fail(source: SourceToRead, error: Exception) -> NoReturn:
-    _log_failure(source, error)
+def _fail(error: Exception) -> NoReturn:
     raise ExtractionRefused("extractor_failed", type(cause_of(error)).__name__) from error
-
-
-def _log_failure(source: SourceToRead, error: Exception) -> None:
-    _log.error(
-        "extractor_failed",
-        source_ref=source.source_ref,
-        error=type(cause_of(error)).__name__,
-        exception=traceback_of(error),
-    )
 
 
 def _check_result(answered: Extracted, text: str) -> ExtractionResult:

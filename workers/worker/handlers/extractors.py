@@ -13,8 +13,7 @@ from typing import Final
 import anyio.to_thread
 
 from actors.synthesis.field_extraction import FieldExtraction
-from kernel.model.extraction_result import ExtractionRefused
-from workers.dockets.fields import extract_fields
+from kernel.model.extraction_result import ExtractionRefused, ExtractionResult
 from workers.worker.handlers.extractor import (
     EXTRACTION_S_MAX,
     BuiltInExtractor,
@@ -44,9 +43,16 @@ class DocketEntryExtractor(BuiltInExtractor):
     async def extract(self, source: SourceToRead) -> Extracted:
         """Return the fields that the text states; a thread reads, so that others go on."""
         result = await anyio.to_thread.run_sync(
-            extract_fields, source.source.text, abandon_on_cancel=True
+            _read_entry, source.source.text, abandon_on_cancel=True
         )
         return Extracted(result)
+
+
+def _read_entry(text: str) -> ExtractionResult:
+    # A worker that meets no docket does not load the rules.
+    from workers.dockets.fields import extract_fields  # noqa: PLC0415 - the reason above
+
+    return extract_fields(text)
 
 
 class ModelExtractor(BuiltInExtractor):

@@ -1,4 +1,4 @@
-"""The handler of a plug-in's queue: each job with its deadline, its cancellation and one outcome.
+"""Handles a plug-in's queue: each job with its deadline, its cancellation and one outcome.
 
 What a handler returns is reported at once, so that a long job keeps no other waiting. The gateway
 closes a request that is open and no other, so a job that two workers did has one outcome. A job
@@ -8,7 +8,7 @@ renewal of its claim.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,8 @@ from pydantic import ValidationError
 from kernel.ledger.ledger import Ledger, Request
 from kernel.values.canonical import canonicalize_readable
 from kernel.values.errors import LedgerUnavailable
-from kernel.values.foreign_code import call_foreign, cause_of, message_of, traceback_of
+from kernel.values.foreign_code import call_foreign, cause_of, message_of
+from kernel.work.attempts import snoozes_of
 from kernel.work.reports import RESULT_BYTES_MAX, WorkFinished
 from kernel.work.requests import read_content
 from queues.errors import QueueError
@@ -30,11 +31,19 @@ from queues.queue.job_progress import NOTE_CHARS_MAX, JobProgress
 from workers.client.errors import GatewayError
 from workers.environment.foreign_calls import await_foreign
 from workers.environment.foreign_threads import ForeignCodeHangs
-from workers.plugins import JobContext, JobRefused, QueuePlugin
-from workers.worker.batch_progress import progressed
-from workers.worker.batches import ClaimResult, Handler, left_out, settlement_of
-from workers.worker.gateway_reports import ABSENCES, GatewayReporter
-from workers.worker.handlers.extraction import REPORTS_PATH, report_given_up
+from workers.plugins import JobContext, JobRefused, QueuePlugin, RetryAfter
+from workers.worker.attempts import ErrorTexts, log_fields, took_ms
+from workers.worker.batch_progress import note_progress
+from workers.worker.batches import (
+    SNOOZED,
+    ClaimResult,
+    Handler,
+    failed_claim,
+    leave_closed,
+    now_us,
+    settlement_of,
+)
+from workers.worker.gateway_reports import ABSENCES, REPORTS_PATH, GatewayReporter
 
 UNKNOWN_DELAY_MS = 5_000
 """Pause after which a job is offered again whose gateway lacks the plug-in."""
@@ -53,29 +62,41 @@ class PluginHandler(Handler):
     """Works on the jobs of one plug-in's queue."""
 
     def __init__(
-        self, ledger: Ledger, reporter: GatewayReporter, plugin: QueuePlugin, progress: JobProgress
+        self,
+        ledger: Ledger,
+        reporter: GatewayReporter,
+        plugin: QueuePlugin,
+        progress: JobProgress,
+        texts: ErrorTexts,
     ) -> None:
+        self._texts = texts
         self.claim_items = plugin.concurrency
         self._ledger = ledger
         self._reporter = reporter
         self._plugin = plugin
         self._progress = progress
         self._running: set[_Running] = set()
+        self._snoozes: dict[str, int] = {}
+        """Of the jobs in hand that came back before, how often each asked for a pause."""
 
     async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         """Work on what is open and return how each claim ends."""
         requests = await anyio.to_thread.run_sync(self._open, claims)
+        if again := [claim.key for claim in claims if claim.error]:
+            self._snoozes |= await anyio.to_thread.run_sync(self._snoozes_of, again)
         gone = [claim for claim in claims if claim.key not in requests]
-        settled = await left_out(self._ledger, gone)
+        settled = await leave_closed(self._ledger, gone)
 
         async def work(claim: Claim) -> None:
             settled.append(await self._work(claim, requests[claim.key]))
-            progressed()
+            note_progress()
 
         async with anyio.create_task_group() as tasks:
             for claim in claims:
                 if claim.key in requests:
                     tasks.start_soon(work, claim)
+        for name in again:
+            self._snoozes.pop(name, None)
         return settled
 
     async def renew(self) -> None:
@@ -89,14 +110,14 @@ class PluginHandler(Handler):
                     job.is_closed = True
                     job.scope.cancel()
 
-    async def give_up(self, claim: Claim, code: str) -> None:
-        """Record the request as a dead letter."""
-        await report_given_up(self._reporter, self._plugin.name, claim, code)
-
     def _open(self, claims: Sequence[Claim]) -> dict[str, Request]:
         with self._ledger.view() as view:
             requests = ((claim.key, view.open_request(claim.key)) for claim in claims)
             return {key: request for key, request in requests if request is not None}
+
+    def _snoozes_of(self, request_ids: Sequence[str]) -> dict[str, int]:
+        with self._ledger.view() as view:
+            return snoozes_of(view, request_ids)
 
     def _open_names(self, request_ids: Sequence[str]) -> set[str]:
         with self._ledger.view() as view:
@@ -109,7 +130,7 @@ class PluginHandler(Handler):
             # Another version of the plug-in took it, or this one is too old.
             return ClaimResult(claim, "failed", "content_unreadable")
         except Exception as error:  # noqa: BLE001 - a model is a foreign program
-            return self._failed_claim(claim, "content_unreadable", error)
+            return await self._fail_claim(claim, "content_unreadable", error)
         with anyio.CancelScope() as scope:
             running = _Running(request.request_id, scope)
             self._running.add(running)
@@ -127,6 +148,7 @@ class PluginHandler(Handler):
             request_id=request.request_id,
             content=content,
             attempt=claim.attempt,
+            snoozes=self._snoozes.get(claim.key, 0),
             deadline_s=anyio.current_time() + limit_s,
             view=self._ledger.view,
             submit=self._submit,
@@ -135,49 +157,50 @@ class PluginHandler(Handler):
         try:
             name = f"the handler of {self._plugin.name} for {request.request_id}"
             result = await await_foreign(
-                name, self._plugin.handler, context, tick=progressed, limit_s=limit_s
+                name, self._plugin.handler, context, tick=note_progress, limit_s=limit_s
             )
         except ForeignCodeHangs as error:
-            return self._failed_claim(claim, "handler_timed_out", error, "handler_timed_out")
+            return await self._fail_claim(claim, "handler_timed_out", error, "handler_timed_out")
         except JobRefused as refused:
             reason = message_of(refused.reason)[:200] or "refused"
-            return ClaimResult(claim, "failed", reason, final=True)
+            return failed_claim(claim, await self._texts.of(refused, reason), final=True)
+        except RetryAfter as snooze:
+            return ClaimResult(claim, "snoozed", SNOOZED, snooze.pause_ms)
         except LedgerUnavailable as error:
             return ClaimResult(claim, "put_off", error.code)
         except GatewayError as error:
-            is_absent = error.code in ABSENCES
-            return ClaimResult(claim, "put_off" if is_absent else "failed", error.code)
+            if error.code in ABSENCES:
+                return ClaimResult(claim, "put_off", error.code)
+            return await self._fail_claim(claim, "handler_failed", error, error.code)
         except Exception as error:  # noqa: BLE001 - a handler is a foreign program
-            return self._failed_claim(claim, "handler_failed", error)
+            return await self._fail_claim(claim, "handler_failed", error)
         return await self._report(claim, result)
 
-    def _failed_claim(
+    async def _fail_claim(
         self, claim: Claim, event: str, error: Exception, code: str | None = None
     ) -> ClaimResult:
         kind = type(cause_of(error)).__name__
+        described = await self._texts.of(error, code or f"{event}: {kind}")
+        is_retried = self._plugin.retry is None or self._plugin.retry.retries(cause_of(error))
         _log.error(
             event,
             queue=self._plugin.name,
             request_id=claim.key,
             attempt=claim.attempt,
-            error=f"{kind}: {message_of(cause_of(error))}",
-            exception=traceback_of(error),
+            worker=self._texts.worker_id,
+            **log_fields(described),
         )
-        return ClaimResult(claim, "failed", code or f"{event}: {kind}"[:200])
+        return failed_claim(claim, described, final=not is_retried)
 
     async def _report(self, claim: Claim, result: object) -> ClaimResult:
         document = {} if result is None else result
         try:
-            report = call_foreign(_report_of_result, claim.key, document)
+            report = call_foreign(_report_of_result, claim, document)
         except Exception as error:  # noqa: BLE001 - a result is a foreign object
-            _log.error(
-                "handler_result_invalid",
-                queue=self._plugin.name,
-                request_id=claim.key,
-                attempt=claim.attempt,
-                error=f"{type(cause_of(error)).__name__}: {message_of(cause_of(error))}",
+            failed = await self._fail_claim(
+                claim, "handler_result_invalid", error, "handler_result_invalid"
             )
-            return ClaimResult(claim, "failed", "handler_result_invalid", final=True)
+            return replace(failed, final=True)
         shared = {"queue": self._plugin.name}
         [outcome] = await self._reporter.batch(REPORTS_PATH, "reports", [report], shared, [claim])
         if outcome.get("code") == "work_queue_unknown":
@@ -193,13 +216,13 @@ class PluginHandler(Handler):
         return results
 
     async def _note(self, request_id: str, percent: int, note: str = "") -> None:
-        progressed()
+        note_progress()
         with suppress(QueueError):  # a hint
             shown = min(100, max(0, int(percent)))
             await self._progress.note(self._plugin.name, request_id, shown, note[:NOTE_CHARS_MAX])
 
 
-def _report_of_result(request_id: str, document: object) -> dict[str, Any]:
+def _report_of_result(claim: Claim, document: object) -> dict[str, Any]:
     """Return the report of a result; raises what is wrong with it."""
     if not isinstance(document, Mapping):
         raise TypeError(f"a handler returns a mapping or None, not a {type(document).__name__}")
@@ -207,4 +230,5 @@ def _report_of_result(request_id: str, document: object) -> dict[str, Any]:
     size = len(canonicalize_readable(result))
     if size > RESULT_BYTES_MAX:
         raise ValueError(f"a result of {size} bytes; at most {RESULT_BYTES_MAX} are taken")
-    return WorkFinished(request_id=request_id, result=result).model_dump(mode="json")
+    took = took_ms(claim, now_us())
+    return WorkFinished(request_id=claim.key, result=result, took_ms=took).model_dump(mode="json")

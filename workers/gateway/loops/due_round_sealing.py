@@ -16,7 +16,7 @@ LOOK_EVERY_S = 10.0
 _log = structlog.get_logger(__name__)
 
 
-class RoundSealing:
+class DueRoundSealing:
     """Looks at the open round every few seconds; the transaction decides whether it is due."""
 
     def __init__(

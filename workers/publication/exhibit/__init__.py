@@ -1,0 +1,1 @@
+"""Writes a decision with its grounds as one page that verifies itself (decision workers/0490)."""
