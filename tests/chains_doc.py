@@ -96,12 +96,12 @@ def _thoughts(ledger: Ledger, forged: bool) -> Iterator[None]:  # noqa: FBT001
     with bench_on(ledger) as context:
         StartAuditSessionUnit("audit-1", "task-1").run(context)
     yield
-    contents = ("not so" if forged else "so", "done")
-    for number, (kind, content) in enumerate(
-        zip(("analysis", "reflection"), contents, strict=True)
+    for unit in (
+        RecordThoughtUnit("audit-1", "t-0", "analysis", "not so" if forged else "so"),
+        RecordThoughtUnit("audit-1", "t-1", "reflection", "done"),
     ):
         with bench_on(ledger) as context:
-            RecordThoughtUnit("audit-1", f"t-{number}", kind, content).run(context)
+            unit.run(context)
     with ledger.view() as view:
         chain = read_chain(view, "audit-1")
     with bench_on(ledger) as context:

@@ -1,4 +1,4 @@
-"""Fixtures and the Hypothesis profile that every test may ask for.
+"""Sets up what holds for every test: the Hypothesis profile, no blocking call, logging of its own.
 
 The default, `ci`, draws the same examples in every run. HYPOTHESIS_PROFILE=nightly draws others
 each time, forty times as many; it prints how a failure is had again, and `--hypothesis-seed N`
@@ -9,8 +9,6 @@ repeats a run. Properties that ask for a share of the profile's examples
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import Any
 
 import pytest
 import structlog
@@ -18,6 +16,9 @@ from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
 from tests.cpu_budget import CpuBudget
+from tests.wall_clock import hold_at_night
+
+pytest_plugins = ["tests.fixtures"]
 
 # A shared machine may be slow at any moment; a slow example says nothing about the code.
 _either = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,6 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long and is proved by day on a share of it, but for the night."""
+    for item in items:
+        if hasattr(getattr(item, "module", None), hold_at_night.__name__):
+            item.add_marker(pytest.mark.timed)
     if _PROFILE == "nightly":
         return
     at_night = [item for item in items if item.get_closest_marker("nightly") is not None]
@@ -98,42 +102,3 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
     finally:
         for function in _BLOCKING:
             function.deactivate()
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Any]:
-    """One server for the run; a test that needs it is skipped only where none can be had."""
-    pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
-    from tests.postgres import NoPostgresError, running_postgres  # noqa: PLC0415 - needs it
-
-    with ExitStack() as stack:
-        try:
-            server = stack.enter_context(running_postgres())
-        except NoPostgresError as error:
-            pytest.skip(str(error))
-        yield server
-
-
-@pytest.fixture(scope="session")
-def postgres_shared(postgres: Any) -> str:
-    """A database with the ledger's tables, emptied after each test that uses it."""
-    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
-
-    url: str = postgres.new_database()
-    PostgresStore(url).close()
-    return url
-
-
-@pytest.fixture
-def postgres_url(postgres: Any, postgres_shared: str) -> Iterator[str]:
-    """The tables without a ledger in them, for one test; what it does to the rows is undone."""
-    yield postgres_shared
-    postgres.empty(postgres_shared)
-
-
-@pytest.fixture
-def postgres_empty_url(postgres: Any) -> Iterator[str]:
-    """A database without any tables, for one test; slower than emptied tables."""
-    url = postgres.new_database()
-    yield url
-    postgres.drop(url)

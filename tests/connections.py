@@ -6,6 +6,7 @@ own, so the stores are those of the product, and so is all that the connections 
 
 import sqlite3
 from functools import partial
+from typing import Any
 
 
 class Connections:
@@ -24,12 +25,12 @@ class Connections:
         self.before = lambda _: None
         """Called with a statement before it runs."""
 
-    def watched(self, kind):
+    def watched(self, kind: Any):
         """Return a driver's class of connections that writes down here what happens to each."""
         connections = self
 
-        class WatchedConnection(kind):
-            failing = ("", None, False)
+        class WatchedConnection(kind):  # type: ignore[misc]  # whichever driver it is of
+            failing: tuple[str, Exception, bool] | None = None
 
             def __init__(self, *arguments, **options):
                 super().__init__(*arguments, **options)
@@ -43,9 +44,9 @@ class Connections:
                 connections.last = self
                 connections.statements.append((sql, *values))
                 connections.before(sql)
-                failing, error, after_the_fact = self.failing
-                if sql != failing:
+                if self.failing is None or sql != self.failing[0]:
                     return super().execute(sql, *values, **options)
+                _, error, after_the_fact = self.failing
                 if after_the_fact:
                     super().execute(sql, *values, **options)
                 raise error

@@ -318,8 +318,9 @@ def _normalisation() -> Iterable[str]:
     yield f"\n`related_motion_type` is one of {_names(types)}, or `other`.\n"
     yield "| Sealed | Numbered | Role | `content_type` |"
     yield "|---|---|---|---|"
+    spelled: dict[bool | str | None, str] = {None: "any", True: "yes", False: "no"}
     for *line, kind in CONTENT_TYPES:
-        said = [{None: "any", True: "yes", False: "no"}.get(item, f"`{item}`") for item in line]
+        said = [spelled.get(item, f"`{item}`") for item in line]
         yield f"| {' | '.join(said)} | `{kind}` |"
     yield (
         "\n`legal_profile_kind` is the kind of the docket's postures. `case_ref` is `court_id`, a "

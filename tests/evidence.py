@@ -25,8 +25,9 @@ def drawn(ledger: Ledger, document: dict[str, Any], artifact: str) -> dict[str, 
     """State what an operation that was drawn from an artifact states of it."""
     document = document | {"source_refs": [artifact], "read_set_refs": [artifact]}
     with ledger.transaction() as transaction:
-        written_by = transaction.node(artifact)["updated_by_operation_id"]
-        parents = {written_by}
+        node = transaction.node(artifact)
+        assert node is not None
+        parents = {node["updated_by_operation_id"]}
         for effect in document["primitive_effects"]:
             for table in (schema.filing_relationships, schema.court_disposition_observations):
                 record = transaction.record(table, effect["target_ref"])

@@ -2,7 +2,7 @@
 
 A process that begins with nothing spends a second of a processor on imports. What a test itself
 starts is therefore forked from one process, which has loaded what they need and holds nothing else.
-What is tested as a command of an operator (`rotulus …`) is started as an operator starts it.
+A tree that is tested as an operator has it (`rotulus up`) is started as an operator starts it.
 """
 
 import multiprocessing
@@ -25,6 +25,7 @@ _CONTEXT.set_forkserver_preload(
         "tests.contract.elimination_stores",
         "workers.cli.gateway",
         "workers.gateway.process",
+        "workers.worker.handlers.docket_particulars",
         "workers.worker.process",
     ]
 )

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import entry_points
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parent / "plugin_example"
@@ -66,3 +67,9 @@ def install_program(folder: Path, module: str, program: str, entries: dict[str, 
     lines = (f"[{group}]\n{entry}\n" for group, entry in entries.items())
     (info / "entry_points.txt").write_text("\n".join(lines))
     return installed
+
+
+def named_plugin() -> list[str]:
+    """Return the option that names pytest our plug-in, where a checkout is installed without it."""
+    is_installed = "rotulus" in entry_points(group="pytest11").names
+    return [] if is_installed else ["-p", "rotulus.pytest_plugin"]

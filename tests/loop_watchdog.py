@@ -117,13 +117,13 @@ class LoopWatchdog:
                 if seconds > self._least():
                     self._ran(handle, seconds)
 
-        asyncio.Handle._run = run  # type: ignore[method-assign]  # noqa: SLF001 - likewise
+        asyncio.Handle._run = run  # type: ignore[method-assign, assignment]  # noqa: SLF001 - likewise
         gc.callbacks.append(self._collect)
         self._sampler.start()
 
     def stop(self) -> None:
         """Leave the loops as they were."""
-        asyncio.Handle._run = self._original  # type: ignore[method-assign]  # noqa: SLF001 - likewise
+        asyncio.Handle._run = self._original  # type: ignore[method-assign, assignment]  # noqa: SLF001 - likewise
         gc.callbacks.remove(self._collect)
         self._stopped.set()
         self._sampler.join()

@@ -4,9 +4,15 @@ import os
 
 
 def process_environment() -> dict[str, str]:
-    """Return this process's variables without settings, but for one: no work is throttled.
+    """Return this process's variables without settings, but for two.
 
-    A test does in a second what a service does in a day, and waits for what is background work.
+    No work is throttled: a test does in a second what a service does in a day, and waits for what
+    is background work. A gateway binds any free port, because others run beside it. A process that
+    may not keep what it compiled compiles it again at each start, so each may.
     """
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
-    return inherited | {"ROTULUS_KERNEL_EMERGENCY_THROTTLE_OPS_PER_SEC": "0"}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ROTULUS_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
+    return inherited | {"ROTULUS_KERNEL_EMERGENCY_THROTTLE_OPS_PER_SEC": "0", "ROTULUS_PORT": "0"}

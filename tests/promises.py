@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -158,7 +159,7 @@ def value_of(expression: str) -> float:
 
 def _constant(name: str) -> float:
     if name.startswith("ROTULUS_"):
-        value = {row[0]: row[1] for row in settings_table()}[name]
+        value: Any = {row[0]: row[1] for row in settings_table()}[name]
     else:
         module, _, path = name.partition(":")
         value = importlib.import_module(module)

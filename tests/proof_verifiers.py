@@ -123,7 +123,7 @@ class Log:
             return self._includes(stated)
         if case.mutation.startswith("path") or case.expected is None:
             return None
-        return self._is_beginning(stated)
+        return self._is_beginning(stated) if isinstance(stated, Consistency) else None
 
     def _includes(self, stated: Inclusion) -> bool | None:
         if not 0 <= stated.index < stated.size <= len(self.leaves):

@@ -24,7 +24,7 @@ _SETTINGS = ("full_page_writes=on", "wal_log_hints=on", "wal_keep_size=256MB")
 
 _ARRIVED = (
     "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
-    " AND flush_lsn >= pg_current_wal_lsn() AND sync_state = ANY ('{{{}}}')"
+    " AND replay_lsn >= pg_current_wal_lsn() AND sync_state = ANY ('{{{}}}')"
 )
 
 
@@ -78,7 +78,7 @@ class ReplicatedPostgres:
         return urlunsplit(urlsplit(self.standby.url)._replace(path=urlsplit(url).path))
 
     def settle(self, *, synchronous: bool = False) -> None:
-        """Wait until the standby has everything, and let a COMMIT wait for it or not."""
+        """Wait until the standby shows everything, and let a COMMIT wait for it or not."""
         source = f"{self._conninfo(self.primary)} application_name={self.standby_name}"
         self._set(self.standby, f"primary_conninfo = '{source}'")
         names = "*" if synchronous else ""

@@ -73,13 +73,13 @@ def _guard_until_moved(table: Table) -> str:
     """Return the lines that keep a table's rows until they have moved to another table."""
     row = next(sql for sql in postgres_schema.definitions() if f"{table.name}_refuses_row" in sql)
     function = f"CREATE FUNCTION {row.rpartition('FUNCTION ')[2]} "
-    of_postgres = [sql for sql in postgres_schema.definitions() if sql.startswith(function)]
-    databases = (("sqlite", [], sqlite_schema), ("postgresql", of_postgres, postgres_schema))
+    databases = {"sqlite": sqlite_schema.definitions(), "postgresql": postgres_schema.definitions()}
     lines = []
-    for dialect, before, database in databases:
-        triggers = [sql for sql in database.definitions() if f" {table.name}_refuses_" in sql]
+    for dialect, definitions in databases.items():
+        triggers = [sql for sql in definitions if f" {table.name}_refuses_" in sql]
+        functions = [sql for sql in definitions if sql.startswith(function)]
         lines.append(f'if op.get_context().dialect.name == "{dialect}":')
-        lines += [f"    op.execute({sql!r})" for sql in (*before, *triggers)]
+        lines += [f"    op.execute({sql!r})" for sql in (*functions, *triggers)]
     return "\n".join(lines)
 
 

@@ -11,32 +11,32 @@ class Scraped:
     def __init__(self, text: str) -> None:
         self.families = {family.name: family for family in text_string_to_metric_families(text)}
         self.values = {
-            (sample.name, *sorted(sample.labels.items())): sample.value
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
             for family in self.families.values()
             for sample in family.samples
         }
 
     def value(self, name: str, **labels: str) -> float:
-        return self.values[(name, *sorted(labels.items()))]
+        return self.values[name, tuple(sorted(labels.items()))]
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels, whatever others they have."""
         wanted = labels.items()
         return sum(
             value
-            for (sample, *stated), value in self.values.items()
-            if sample == name and wanted <= dict(stated).items()  # type: ignore[call-overload]
+            for (sample, stated), value in self.values.items()
+            if sample == name and wanted <= dict(stated).items()
         )
 
     def labels(self, name: str) -> list[dict[str, str]]:
         return [sample.labels for sample in self.families[name.removesuffix("_total")].samples]
 
-    def counters(self) -> dict[tuple[object, ...], float]:
+    def counters(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         """Everything that can only grow."""
         return {
             sample: value
             for sample, value in self.values.items()
-            if str(sample[0]).endswith(("_total", "_count", "_bucket"))
+            if sample[0].endswith(("_total", "_count", "_bucket"))
         }
 
     def described(self) -> set[tuple[str, str]]:

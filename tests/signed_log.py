@@ -1,6 +1,6 @@
 """A log of rows in memory, with its tree and its keys: what others see of a ledger."""
 
-from kernel.proof.checkpoint import Checkpoint, signed_checkpoint
+from kernel.proof.checkpoint import Checkpoint, sign_checkpoint
 from kernel.proof.key_handover import hand_over
 from kernel.proof.merkle_tree import consistency_path, leaf_hash, root_of
 from kernel.proof.signing_keys import KeyKind, SeedKey
@@ -45,7 +45,7 @@ class SignedLog:
         return Checkpoint(self.keys[0].name, size, root_of(size, self.node))
 
     def signed(self, size):
-        return signed_checkpoint(self.stated(size), self.keys)
+        return sign_checkpoint(self.stated(size), self.keys)
 
     def path(self, old_size, size):
         return consistency_path(old_size, size, self.node)

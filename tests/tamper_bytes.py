@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
@@ -29,7 +30,7 @@ from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import Believer
 from tests.tamper_doc import REASONS
 from tests.turned_bytes import keep
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 
 PAGE_BYTES = 512
 PROCESSES = 2
@@ -56,13 +57,15 @@ def small_file(path: Path) -> Path:
     return path
 
 
-def everything_read(path: Path) -> dict[str, list[object]] | None:
+def everything_read(path: Path) -> dict[str, list[Any]] | None:
     """Return what the program can read of a file, its schema included; None where it cannot.
 
     Left out are the columns of which the README of `kernel/verify` says that nobody verifies them.
     """
     with suppress(sqlite3.Error, UnicodeDecodeError), closing(_opened(path)) as db:
-        contents = {"schema": sorted(map(repr, sqlite_catalog.schema_faults(db)))}
+        contents: dict[str, list[Any]] = {
+            "schema": sorted(map(repr, sqlite_catalog.schema_faults(db)))
+        }
         for table in schema.metadata.sorted_tables:
             names = [name for name in column_names(table) if not _is_free(table.name, name)]
             if names:

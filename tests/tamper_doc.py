@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Column, LargeBinary, Table
+from sqlalchemy import Column, LargeBinary, Table, UniqueConstraint
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
@@ -75,6 +75,7 @@ Verification does not look at who owns tables and may read them, at the planner'
 BESIDE = (
     "The table says who may write and not what was decided; no row of the record commits to it."
 )
+TRIED = "The table says what was tried in vain and not what was decided; no row of the record commits to it."
 REASONS: dict[tuple[str, str], str] = {
     (
         "shard_epochs",
@@ -84,7 +85,23 @@ REASONS: dict[tuple[str, str], str] = {
         "mailbox_offsets",
         "*",
     ): f"{BESIDE} Where it is turned back, entries are taken again and answered by their keys; where it is turned forward, their senders get no answer and send again.",
-    ("mail_keys", "*"): f"{BESIDE} Under another key, gateways refuse each other's mail.",
+    (
+        "request_failures",
+        "*",
+    ): f"{TRIED} A request is tried sooner, later or more often for it, and has one outcome all the same.",
+    ("request_attempts", "*"): TRIED,
+    (
+        "chart_blocks",
+        "*",
+    ): "The table says what a gateway counted for its charts and not what was decided; no row of the record commits to it.",
+    (
+        "gateway_keys",
+        "*",
+    ): f"{BESIDE} A gateway whose row was changed records it anew and is given the mail's key again; whoever puts in a row of its own may write the ledger, and has the mail's key from then on.",
+    (
+        "ledger_ids",
+        "*",
+    ): f"{BESIDE} Under another id, Redis and folders that are marked with the ledger's are refused as another ledger's.",
     (
         "chain_head",
         "committed_at_us",
@@ -134,7 +151,24 @@ def _found_gateways(tables: Any) -> None:
         tables.insert(schema.shard_epochs, row)
         offset = {"session_id": f"s-{shard}", "mailbox_id": f"m-{shard}"}
         tables.insert(schema.mailbox_offsets, offset | {"consumed_to": f"{shard}-0"})
-        tables.insert(schema.mail_keys, {"name": f"k-{shard}", "key": bytes([shard]) * 32})
+        key = {"gateway": f"g-{shard}", "public_key": bytes([shard]) * 32}
+        tables.insert(schema.gateway_keys, key | {"key_number": 1, "sealed_key": b"sealed"})
+        tables.insert(schema.ledger_ids, {"ledger_id": f"id-{shard}"})
+        block = {"sample_s": 1, "slot": shard, "part": 0, "began_s": shard}
+        tables.insert(schema.chart_blocks, block | {"samples": b"counted"})
+        _fail(tables, f"request:{shard}", shard)
+
+
+def _fail(tables: Any, request_id: str, number: int) -> None:
+    """Add what is kept of an attempt that failed."""
+    counted = ("deliveries", "failures", "snoozes", "worker_ends", "attempts", "request_sequence")
+    times = ("first_started_at_us", "next_attempt_at_us")
+    row: dict[str, Any] = dict.fromkeys((*counted, *times), number)
+    names = ("queue", "error_signature", "last_claim", "policy_version")
+    row |= {name: f"{name}-{number}" for name in names}
+    tables.insert(schema.request_failures, {"request_id": request_id, "waits": 1, **row})
+    attempt = {"request_id": request_id, "attempt_number": 1}
+    tables.insert(schema.request_attempts, attempt | {"attempt_bytes": b"{}"})
 
 
 def _write_tiles(path: Path, *, archived: bool) -> None:
@@ -280,7 +314,7 @@ def _keep_their_keys_apart(
     """Tell whether two rows may exchange a value without having the key of a third."""
     constraints = [
         table.primary_key,
-        *(held for held in table.constraints if type(held).__name__ == "UniqueConstraint"),
+        *(held for held in table.constraints if isinstance(held, UniqueConstraint)),
     ]
     keys = [[column.name for column in held.columns] for held in constraints]
     changed = ({**row, name: other[name]}, {**other, name: row[name]})
@@ -314,7 +348,7 @@ def _unlike(table: Table, rows: list[dict[str, Any]], row: dict[str, Any]) -> di
     """Return a row like another, with keys and unique values that nobody has."""
     unique = {column.name for column in table.primary_key.columns}
     for constraint in table.constraints:
-        if type(constraint).__name__ == "UniqueConstraint":
+        if isinstance(constraint, UniqueConstraint):
             unique |= {column.name for column in constraint.columns}
     new = dict(row)
     for name in unique:
@@ -347,11 +381,11 @@ def rows_of_the_file(
 
     Args:
         tampering: the honest file.
-        in_turn: change the rows of each table in one way only, and every third column in one,
-            neighbours in different ways; the outcomes of the other ways are None.
+        in_turn: change the rows of each table in one way only, and every sixth column in one,
+            the next one in another; the outcomes of the other ways are None.
     """
     row_turns = itertools.cycle(ROW_HOWS)
-    turns = itertools.cycle(how for each in HOWS for how in (each, None, None))
+    turns = itertools.cycle(how for each in HOWS for how in (each, *[None] * 5))
     for table in schema.metadata.sorted_tables:
         if table.name.startswith("landscape_"):
             continue

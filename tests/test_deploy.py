@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from workers.telemetry.metric_table import GATEWAY, WORKER, Metric
+from workers.views.attention_items import KINDS
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 PROMTOOL = shutil.which("promtool")
@@ -131,3 +132,31 @@ def test_panels_have_a_place_and_a_number_each():
     panels = dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
+
+
+ALERTS_OF_NO_KIND = {
+    "RotulusMailboxesFull": "who asks too much of one session is told so by each refusal",
+    "RotulusRequestsRefused": "a rate over minutes, which a look at one moment does not see",
+    "RotulusRequestsFail": "a rate over minutes, which a look at one moment does not see",
+    "RotulusItemsFail": "a rate over minutes; what is given up of them is a kind",
+    "RotulusMailRefused": "a count over minutes of what strangers write, and nothing waits for it",
+}
+
+
+def test_every_kind_of_what_needs_somebody_has_its_alerts_or_says_why_not():
+    alerts = {rule["alert"] for rule in rules()}
+    of_kinds = {alert for kind in KINDS.values() for alert in kind.alerts}
+    assert of_kinds | ALERTS_OF_NO_KIND.keys() == alerts
+    assert of_kinds.isdisjoint(ALERTS_OF_NO_KIND)
+    assert [
+        code for code, kind in KINDS.items() if bool(kind.alerts) == bool(kind.why_no_alert)
+    ] == []
+
+
+def test_the_runbook_names_every_kind_where_its_alert_is_or_in_a_row_of_its_own():
+    runbook = (DEPLOY / "runbook.md").read_text()
+    parts = dict(part.split("\n", 1) for part in runbook.split("\n## ")[1:])
+    for code, kind in KINDS.items():
+        for alert in kind.alerts:
+            assert f"`{code}`" in parts[alert], (code, alert)
+        assert f"`{code}`" in runbook, code

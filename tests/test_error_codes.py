@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -13,18 +12,18 @@ from kernel.belief.errors import BeliefCode, InputCode
 from kernel.model.extraction_result import Code as ExtractionCode
 from kernel.work.errors import Code as WorkCode
 from tests import errors_doc
+from tests.parsed_modules import ROOT, modules_below
 from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS
 from workers.client.gateway_http import TRY_AGAIN
 from workers.client.typed.gateway import NOT_TAKEN
 from workers.worker.gateway_reports import ABSENCES, NO_ROOM
 
-ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "actors" / "error_codes.py"
 
 REJECTING = frozenset({"EffectInapplicable", "AuthorityInvalid", "SnapshotTooOld"})
 """Errors that the kernel turns into a rejection: their codes are reasons, not errors."""
 
-REJECTING_CODES = frozenset({"receipt_body_invalid"})
+REJECTING_CODES = frozenset({"receipt_body_invalid", "drain_endless"})
 """The same of single codes, whose errors are no errors elsewhere."""
 
 NOT_CODED = frozenset(
@@ -36,16 +35,9 @@ BASES = frozenset({"kernel_error", "data_folder_error", "supervisor_error"})
 """Codes of classes of which there are only others."""
 
 
-@cache
-def modules() -> tuple[tuple[Path, ast.Module], ...]:
-    paths = (
-        path
-        for package in ("kernel", "queues", "actors", "workers")
-        for path in sorted((ROOT / package).rglob("*.py"))
-    )
-    return tuple(
-        (path, ast.parse(path.read_text())) for path in paths if "tee_pb2" not in path.name
-    )
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for package in ("kernel", "queues", "actors", "workers"):
+        yield from modules_below(package).items()
 
 
 def raised() -> Iterator[tuple[str, str]]:

@@ -12,11 +12,11 @@ import orjson
 from actors import messages
 from actors.messages import Message
 from kernel.values.canonical import digest
-from kernel.values.fleet_protocol import PROTOCOL, is_spoken, stated
+from kernel.values.fleet_protocol import PROTOCOL, is_spoken, protocol_payload
 from queues.fleet.worker_heartbeats import WorkerBeat
-from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
+from workers.api.routes.worker_reports import PolicyBody, RecomputedBody, WorkBody
 
-FORMS = {7: "54bb70589a4138b8299aadd3ed2c08078a759090a4b14cdcfd073027f1500748"}
+FORMS = {9: "6339425d37a0dbc26a2689c8f514bb902ac093424eb8a215d3a7ba64afa04417"}
 """The digest of everything that is said, by the version that says it."""
 
 
@@ -34,7 +34,7 @@ def _fields(kind: type) -> dict[str, str]:
 
 def _forms() -> dict[str, Any]:
     kinds = [kind for kind in vars(messages).values() if isinstance(kind, type)]
-    bodies = (RecomputedBody, WorkBody, DeadLetterBody)
+    bodies = (RecomputedBody, WorkBody, PolicyBody)
     return {
         "mail": {kind.__name__: _fields(kind) for kind in kinds if issubclass(kind, Message)},
         "reports": {body.__name__: _shape(body.model_json_schema()) for body in bodies},
@@ -47,7 +47,7 @@ def test_the_forms_of_what_is_said_are_those_of_the_version():
 
 
 def test_a_payload_says_its_version_and_another_one_is_not_spoken():
-    payload = stated({"request_id": "r"})
+    payload = protocol_payload({"request_id": "r"})
     assert orjson.loads(payload) == {"protocol": PROTOCOL, "request_id": "r"}
     assert is_spoken(payload)
     assert is_spoken(b'{"request_id":"r"}')

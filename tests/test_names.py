@@ -4,12 +4,27 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("kernel", "queues", "actors", "workers")
+from tests.parsed_modules import ROOT, modules_below
+
+PACKAGES = ("kernel", "queues", "actors", "workers", "deploy/package")
 SAYS_NOTHING = frozenset({"one", "found", "told", "asked", "given", "more"})
+PARTICIPLE = re.compile(
+    r"\w+[^e]ed|agreed|freed|begun|broken|built|chosen|drawn|found|given|gone|grown|heard|held|kept"
+    r"|known|left|lost|made|met|said|seen|sent|shown|sold|taken|told|understood|withdrawn|written"
+)
+PREPOSITIONS = frozenset({"as", "by", "for", "from", "in", "into", "of", "or", "out", "up"})
+NAMED_FOR_OTHERS = {
+    "enqueued": "what who writes a job's test calls",
+    "grown_from": "of the client",
+    "lost": "the command `rotulus ledger lost`",
+    "recomputed": "the name of its route",
+    "verified": "of the client",
+    "witnessed": "of the client",
+}
+"""Functions that users import or call by these names, with who does."""
+
 MAY_BE_A_VARIABLE = re.compile(rf"\b(?:{'|'.join(SAYS_NOTHING)})(?: in\b|\s*[=,:)\]])")
 """Stands in every text that has such a variable; reading a file as Python takes far longer."""
 
@@ -17,18 +32,17 @@ STATED_AND_RECORDED = [
     Path(folder, "contents.py").as_posix() for folder in ("kernel/work", "workers/client")
 ]
 
-WITHOUT_A_VERB = re.compile(r"(?:Wh(?:at|o|ich|ere|en|ether)(?:ever)?|How)\b")
+VERB = re.compile(r"(?!Units|Tools|Helpers|Tables|Rows|Proofs|Files|Errors)[A-Z][a-z]+s\b")
+"""In the third person; the module is the subject. The others are nouns."""
 
 FILE = re.compile(r"`([\w./]+\.(?:py|lua))`")
 
 
-@cache
 def modules() -> dict[Path, ast.Module]:
     return {
-        path.relative_to(ROOT): ast.parse(path.read_text())
+        path.relative_to(ROOT): module
         for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-        if "_pb2" not in path.name
+        for path, module in modules_below(package).items()
     }
 
 
@@ -42,11 +56,12 @@ def test_every_package_says_what_it_holds():
 
 
 def test_a_module_begins_by_saying_what_it_does():
-    """With a subject, the module where no other is named, and a verb."""
+    """Packages and revisions of the schema have a title instead."""
     without = [
         path.as_posix()
         for path, module in modules().items()
-        if WITHOUT_A_VERB.match(ast.get_docstring(module) or "")
+        if path.name != "__init__.py" and path.parent.name != "versions"
+        if (head := ast.get_docstring(module)) and not VERB.match(head)
     ]
     assert without == []
 
@@ -95,6 +110,31 @@ def test_a_variable_says_what_it_is():
         if name in SAYS_NOTHING
     }
     assert refused == set()
+
+
+def test_a_function_says_what_it_returns_or_does():
+    """A participle alone says neither; before a noun, as in `stored_facts`, it tells which."""
+    bare = {
+        node.name
+        for module in modules().values()
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not is_a_property(node)
+        and is_a_participle(node.name)
+    }
+    assert bare == NAMED_FOR_OTHERS.keys()
+
+
+def is_a_participle(name: str) -> bool:
+    first, *others = name.strip("_").split("_")
+    return PARTICIPLE.fullmatch(first) is not None and (not others or others[0] in PREPOSITIONS)
+
+
+def is_a_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(
+        isinstance(decorator, ast.Name) and decorator.id in ("property", "cached_property")
+        for decorator in function.decorator_list
+    )
 
 
 def variables_of(module: ast.Module) -> Iterator[tuple[int, str]]:

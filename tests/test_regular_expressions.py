@@ -12,6 +12,7 @@ import random
 import re
 
 import pytest
+from fastapi.routing import APIRoute
 
 from actors.synthesis import local_model
 from actors.synthesis.local_model import READ_AT_ONCE_CHARS, LocalModel, sentences, words
@@ -19,15 +20,21 @@ from actors.synthesis.model_client import ModelCall, ModelParameters
 from kernel.model.bindings import globs
 from tests.collected_patterns import PACKAGES, ROOT, Collected, collected
 from tests.regex_steps import what_grows
+from workers.api.app import MODULES
+from workers.api.application import RouteTable
 from workers.dockets import normalisation, postures
 
 _GLOBS = ("**/a/**/b*c", "a*b?c*/**", "**/*a*b*", "a/**/b/**/c*d", "*a*a*a*", "**/a?a/b", "**")
+
+_ROUTES = [route for module in MODULES for route in module.router.routes]
+_PATHS = RouteTable(route for route in _ROUTES if isinstance(route, APIRoute))._expression  # noqa: SLF001
 
 MADE_LATER: dict[str, list[tuple[str, int, set[str]]]] = {
     "kernel/model/bindings/globs.py": [
         (globs._regex(globs.parse_glob(text).segments), 0, {"fullmatch"})  # noqa: SLF001
         for text in _GLOBS
     ],
+    "workers/api/application.py": [(_PATHS.pattern, 0, {"match"})],
     "workers/dockets/normalisation.py": [
         (pattern, re.IGNORECASE, {"fullmatch"})
         for forms in (normalisation.CASE_NUMBER_FORMS, normalisation.COURT_ID_FORMS)

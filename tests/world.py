@@ -13,6 +13,7 @@ from actors.commit.work_units import RequestWorkUnit
 from kernel.ledger.ledger import Document, Ledger, Request
 from kernel.transaction.kernel import Kernel
 from kernel.work.requests import WorkRequest, WorkStatus, status_of
+from kernel.work.retry_policy import RetryPolicy
 from queues.queue.items import Claim
 from queues.queue.outbox_relay import OutboxRelay
 from queues.queue.work_queue import WorkQueue
@@ -27,8 +28,15 @@ from tests.kernel.build import (
     submit,
 )
 from tests.workers.api.door import Door, running_door
+from workers.worker.attempts import ErrorTexts
 from workers.worker.batches import BatchProcessor
 from workers.worker.gateway_reports import GatewayReporter
+
+MAX_ATTEMPTS = 8
+QUICK_RETRIES = RetryPolicy(
+    attempts=MAX_ATTEMPTS, first_pause_ms=100, pause_ms_max=30_000, jitter_percent=0
+)
+"""For who waits for the end of retries."""
 
 AnyWorld = TypeVar("AnyWorld", bound="QueuedWorld")
 
@@ -90,6 +98,9 @@ class World:
 class QueuedWorld(World):
     """The same with a queue in a Redis that can be flushed or taken away, and a relay to it."""
 
+    texts = ErrorTexts()
+    """How the worker of the queue tells of errors."""
+
     def __init__(
         self, queue: str, ledger: Ledger | None = None, host: FakeHost | None = None
     ) -> None:
@@ -105,7 +116,14 @@ class QueuedWorld(World):
     def drain_by(self, gateway: Any, handler: Callable[[GatewayReporter], Any]) -> None:
         """Drain the queue by the handler that is made for the reporter to a gateway."""
         reporter = GatewayReporter(gateway, self.now_s)
-        self.processor = BatchProcessor(self.queue, handler(reporter), reporter, lambda: 0.5)
+        self.processor = BatchProcessor(
+            self.queue,
+            handler(reporter),
+            reporter,
+            lambda: 0.5,
+            policy=QUICK_RETRIES,
+            texts=self.texts,
+        )
 
     async def drain(self, claims: list[Claim]) -> list[Claim]:
         await self.processor.drain(claims)

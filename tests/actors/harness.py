@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -123,7 +123,7 @@ class LateStore(ScriptedStore):
                     meanwhile()
                 return opened.enter_context(self.transaction())
 
-            yield WriterTurn(snapshot, hold)
+            yield WriterTurn(cast("Tables", snapshot), hold)
 
 
 STORES = {"held": ScriptedStore, "late": LateStore}

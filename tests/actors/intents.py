@@ -6,7 +6,6 @@ from actors.commit.units import IntentUnit
 from actors.orchestrator.intents import (
     AdaptFields,
     AnchorBelief,
-    CapturedOutput,
     CreateClaim,
     CreateSource,
     InputsStated,
@@ -25,6 +24,7 @@ from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
 from kernel.ledger.ledger import Document, Ledger
+from kernel.model.model_output import CapturedOutput
 from kernel.model.result import SubmissionResult
 from kernel.model.stated_receipts import BeliefAnchor
 from tests.actors.harness import bench_on

@@ -131,6 +131,10 @@ class MemoryLeases:
                     del hub.owners[shard]
             hub.tell(hub.living() - {me})
 
+    async def tell(self, living: Collection[str]) -> None:
+        if self._hub.reachable:
+            self._hub.tell({*living} - {self._gateway})
+
     async def leave(self) -> None:
         hub, me = self._hub, self._gateway
         if hub.reachable and hub.incarnations.get(me) is self._me:

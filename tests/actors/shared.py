@@ -11,6 +11,7 @@ from actors.forwarding.mailbox_consumer import MailboxConsumer
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.held_shards import HeldShards
+from actors.sharding.mail_key import MailKey
 from actors.sharding.shard_keeper import ShardKeeper, ShardListeners
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import shards_of
@@ -49,11 +50,14 @@ class SharedGateway:
         )
         self.leases = MemoryLeases(hub, name, TTL_MS)
         self.mail = MemoryMail(hub, name, entries_max=8)
+        self.mail_keys: dict[bytes, int] = {}
+        """The keys of the gateways' mail that this one was given, with their numbers."""
+
         self.keeper = ShardKeeper(
             ledger,
-            name,
             self.held_shards,
             self.leases,
+            MailKey(name, self.mail_keys.__setitem__, ledger.host.random_bytes),
             self.runtime,
             self.committer,
             lease_s=TTL_MS / 1000,
@@ -63,7 +67,7 @@ class SharedGateway:
             self.runtime,
             self.held_shards,
             self.mail,
-            self.keeper.owner_of,
+            self.keeper.expected_owner,
             name,
             ledger.host,
             reply_s=reply_s,
@@ -72,7 +76,7 @@ class SharedGateway:
             self.mail,
             self.held_shards,
             self.runtime,
-            answered=self.sessions.answered,
+            answered=self.sessions.deliver_answer,
             answers_lost=self.sessions.give_up,
             leases_changed=lambda: None,
         )
@@ -107,7 +111,7 @@ class SharedGateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        await self.keeper.found_ledger()
+        await self.keeper.initialize_ledger()
         async with anyio.create_task_group() as tasks:
             ready = anyio.Event()
             tasks.start_soon(self._serve, ready)

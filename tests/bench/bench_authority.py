@@ -44,7 +44,7 @@ from kernel.authority.requests import (
     AUTHORITY_QUEUE,
     CASCADE_QUEUE,
     CASCADES,
-    freed_by,
+    freed_requests,
     ready_items,
 )
 from kernel.authority.value import authority_of
@@ -257,7 +257,7 @@ class CascadeRun:
             with self.part("readiness"), self.ledger.view() as snapshot:
                 view = snapshot.batch()
                 read_ahead(view, [(Around.BELOW, node_id) for node_id in batch])
-                ready += keys_of(freed_by(view, batch))
+                ready += keys_of(freed_requests(view, batch))
         return count
 
     def write_down(self) -> None:

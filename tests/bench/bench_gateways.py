@@ -20,7 +20,7 @@ from actors.sharding.assignment import shard_of
 from actors.sharding.held_shards import HeldShards
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.postgres.store import PostgresStore
-from kernel.ledger.shards import found_shards, shards_of, take_shards
+from kernel.ledger.shards import create_shards, shards_of, take_shards
 from kernel.model.result import SubmissionResult
 from kernel.transaction.kernel import Kernel
 from tests.bench.mix import intent_of
@@ -77,7 +77,7 @@ def measure(url: str, processes: int) -> tuple[float, float]:
     """Return the envelopes a second of all processes, and the CPU microseconds of each."""
     ledger = Ledger.create(PostgresStore(url), system_host())
     with ledger.transaction() as transaction:
-        found_shards(transaction, SHARDS_DEFAULT)
+        create_shards(transaction, SHARDS_DEFAULT)
     ledger.close()
     arguments = ((url, number, processes) for number in range(processes))
     with forked_together(submit, *arguments) as running:

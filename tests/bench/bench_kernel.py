@@ -41,7 +41,7 @@ from actors.sharding.held_shards import HeldShards
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.schema import metadata
-from kernel.ledger.shards import found_shards, shards_of, take_shards
+from kernel.ledger.shards import create_shards, shards_of, take_shards
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.model.result import SubmissionResult
 from kernel.transaction.kernel import Kernel
@@ -66,7 +66,7 @@ ONTOLOGY = OntologyBundle("bench", "v1", "graphstore://bench", "v1")
 JUSTIFICATION = {"probe": "check_replication_lag", "outcome": "high", "confidence": 0.93}
 
 # Written anew with each transaction or once for the ledger, not with each unit.
-UNCOUNTED_TABLES = ("chain_head", "policy_snapshots", "shard_epochs", "mail_keys")
+UNCOUNTED_TABLES = ("chain_head", "policy_snapshots", "shard_epochs", "gateway_keys", "ledger_ids")
 
 
 class Run:
@@ -80,7 +80,7 @@ class Run:
         # As a gateway does it: whatever is written is held against the epoch of its shard.
         held_shards = HeldShards(SHARDS_DEFAULT)
         with self.ledger.transaction() as transaction:
-            found_shards(transaction, SHARDS_DEFAULT)
+            create_shards(transaction, SHARDS_DEFAULT)
             held_shards.add(take_shards(transaction, "bench", shards_of(transaction)))
         self.fence_for = held_shards.fence_for
         self.sessions = SessionRuntime(self.ledger, self.committer, held_shards=held_shards)
@@ -139,13 +139,13 @@ async def eliminate(run: Run, caller: int, number: int) -> None:
 
 
 def tree_left_out(_: object, stored: bytes, __: int, ___: int) -> bytes:
-    """Stand in for `kernel.ledger.log_tree.grown`: neither frontier nor tiles move."""
+    """Stand in for `kernel.ledger.log_tree.grow_tree`: neither frontier nor tiles move."""
     return stored
 
 
 async def grow_in_turns(with_tree: Run, without: Run, callers: int, repetitions: int) -> None:
     """Let callers submit envelopes to two ledgers in turns, of which one leaves its tree out."""
-    left_out = partial(patch, "kernel.ledger.ledger.grown", tree_left_out)
+    left_out = partial(patch, "kernel.ledger.ledger.grow_tree", tree_left_out)
     pair = ((with_tree, nullcontext), (without, left_out))
     async with anyio.create_task_group() as process:
         for run, _ in pair:

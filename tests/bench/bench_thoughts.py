@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from statistics import median
 
-from kernel.proof.eta_tree import eta_appended, eta_root
+from kernel.proof.eta_tree import append_eta_leaf, eta_root
 from kernel.proof.merkle_tree import Frontier
 from kernel.proof.thought_chain import ThoughtRecord, chain_head, content_hash
 from kernel.values.canonical import GENESIS_HASH
@@ -50,7 +50,7 @@ def append_all(leaves: list[bytes]) -> None:
     """Grow a tree as a session does, leaf after leaf with its nodes."""
     frontier = Frontier()
     for leaf in leaves:
-        frontier, _ = eta_appended(frontier, leaf)
+        frontier, _ = append_eta_leaf(frontier, leaf)
 
 
 def cpu_s(work: Callable[[], object]) -> float:

@@ -19,6 +19,7 @@ from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import anyio
 import structlog
@@ -33,6 +34,7 @@ from workers.dashboard.event_stream import EventStream
 from workers.dashboard.hub import SnapshotHub
 from workers.environment.system_host import system_host
 from workers.gateway.dashboard_source import LiveSource
+from workers.worker.attempts import ErrorTexts
 from workers.worker.batches import BatchProcessor
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers.extraction import ExtractionHandler
@@ -104,13 +106,20 @@ async def drain_an_item(door: Door, number: int) -> None:
     path = "/v1/queues/extraction-transition/requests"
     body = {"requests": [{"request_key": f"k-{number}", "content": content}]}
     assert (await door.send(path, body)).is_success
-    await OutboxRelay(door.ledger, queue, anyio.current_time).sweep()
+    await _relay_of(door, queue).sweep()
     reporter = GatewayReporter(door.client(), anyio.current_time)
-    handler = ExtractionHandler(door.ledger, reporter, Extractors())
+    handler = ExtractionHandler(door.ledger, reporter, Extractors(), ErrorTexts())
     processor = BatchProcessor(queue, handler, reporter, lambda: 0.5)
     claims = await queue.claim(10, 30_000)
     assert len(claims) == 1
     await processor.drain(claims)
+
+
+def _relay_of(door: Door, queue: WorkQueue) -> OutboxRelay:
+    """Return the relay of a door, which has swept before as that of a gateway has."""
+    if queue not in _RELAYS:
+        _RELAYS[queue] = OutboxRelay(door.ledger, queue, anyio.current_time)
+    return _RELAYS[queue]
 
 
 async def show_a_frame(door: Door, _: int) -> None:
@@ -131,6 +140,8 @@ async def show_a_frame(door: Door, _: int) -> None:
         await EventStream(hub)({"type": "http"}, receive, send)
         hub.stop()
 
+
+_RELAYS = WeakKeyDictionary[WorkQueue, OutboxRelay]()
 
 PATHS: dict[str, Callable[[Door, int], Awaitable[None]]] = {
     "elimination": eliminate,

@@ -36,6 +36,7 @@ BENCHES: Mapping[str, tuple[str, ...]] = {
     "http": (),
     "replay": (),
     "proofs": (),
+    "belief": (),
 }
 
 

@@ -135,7 +135,7 @@ def _fill(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
 def _busy(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Run a script without an end, while which others are told so (BUSY)."""
 
-    def run_for_ever(redis: "Redis[bytes]") -> None:
+    def run_for_ever(redis: Redis) -> None:
         with suppress(RedisError):
             redis.eval("while true do end", 0)
 
@@ -188,9 +188,7 @@ def _lock_out(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
 
 
 @contextmanager
-def _user_changed(
-    fleet: ChaosFleet, rules: list[str], before: list[str]
-) -> Iterator["Redis[bytes]"]:
+def _user_changed(fleet: ChaosFleet, rules: list[str], before: list[str]) -> Iterator[Redis]:
     with fleet.redis.administrator() as redis:
         redis.execute_command("ACL", "SETUSER", fleet.redis.user, *rules)
         try:
@@ -200,7 +198,7 @@ def _user_changed(
 
 
 @contextmanager
-def _configured(fleet: ChaosFleet, name: str, value: str, before: str) -> Iterator["Redis[bytes]"]:
+def _configured(fleet: ChaosFleet, name: str, value: str, before: str) -> Iterator[Redis]:
     with fleet.redis.administrator() as redis:
         redis.config_set(name, value)
         try:

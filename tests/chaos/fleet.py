@@ -3,8 +3,9 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -126,7 +127,7 @@ class ChaosFleet:
         postgres: OwnPostgres,
         redis: RedisPlace,
         proxies: Proxies,
-        settings: dict[str, str],
+        settings: Mapping[str, str],
         *,
         proxied: bool,
     ) -> None:
@@ -188,7 +189,7 @@ class ChaosFleet:
         for process in self.processes.values():
             process.start()
         for name in GATEWAYS:
-            wait_for(f"gateway {name}", lambda name=name: self.ready(name), READY_S)
+            wait_for(f"gateway {name}", partial(self.ready, name), READY_S)
 
     def ready(self, gateway: str) -> bool:
         """Tell whether a gateway is ready."""
@@ -254,14 +255,18 @@ class ChaosFleet:
 
 @contextmanager
 def running_fleet(
-    folder: Path, *, proxied: bool = True, shape: str = SINGLE, **settings: str
+    folder: Path,
+    *,
+    proxied: bool = True,
+    shape: str = SINGLE,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[ChaosFleet]:
     """Start a fleet for the time of a block and leave nothing of it behind."""
     with ExitStack() as stack:
         postgres = stack.enter_context(own_postgres())
         redis = stack.enter_context(redis_place(shape, folder))
         proxies = stack.enter_context(Proxies())
-        fleet = ChaosFleet(folder, postgres, redis, proxies, settings, proxied=proxied)
+        fleet = ChaosFleet(folder, postgres, redis, proxies, settings or {}, proxied=proxied)
         stack.callback(fleet.stop)
         fleet.start()
         yield fleet

@@ -4,30 +4,25 @@ With `CHAOS_TRUSTING` it has a defect that a run must find.
 """
 
 import os
-from types import SimpleNamespace
-from typing import Any
-
-import psycopg
+from contextlib import suppress
 
 from kernel.ledger.postgres.connection import Connection
+from kernel.ledger.postgres.store import PostgresStore
+from kernel.values.errors import CommitOutcomeUnknown
 from tests.chaos import witness
 from tests.chaos.another_version import speak_another_version
 from workers.cli.main import main
 
 
 def take_unknown_commits_for_success() -> None:
-    """Have this process believe that a COMMIT succeeded whenever it does not know."""
-    execute = Connection.execute
+    """Answer as if a COMMIT whose answer was lost had been carried out."""
+    commit = PostgresStore._commit  # noqa: SLF001 - the defect is put in its place
 
-    def trusting(self: Connection, query: Any, *arguments: Any, **options: Any) -> Any:
-        try:
-            return execute(self, query, *arguments, **options)
-        except psycopg.OperationalError:
-            if query != "COMMIT":
-                raise
-            return SimpleNamespace(statusmessage=query)
+    def trusting(store: PostgresStore, writer: Connection) -> None:
+        with suppress(CommitOutcomeUnknown):
+            commit(store, writer)
 
-    Connection.execute = trusting  # type: ignore[method-assign]
+    PostgresStore._commit = trusting  # type: ignore[method-assign, assignment]  # noqa: SLF001 - likewise
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ from pydantic import SecretStr
 
 from actors.sharding import SHARDS_DEFAULT
 from actors.sharding.assignment import shard_of
-from tests.chaos.load import STATES
 from tests.chaos.witness import Note, notes, role_of
-from workers.environment.ledger_access import verify_file
+from tests.system.extractions import STATES
+from workers.environment.ledger_verification import verify_file
 
 Answer = Mapping[str, Any]
 

@@ -58,7 +58,7 @@ class SingleRedis:
         """Return the URL of a proxy."""
         return self.server.url.replace(f":{self.port}/", f":{port}/")
 
-    def administrator(self) -> "Redis[bytes]":
+    def administrator(self) -> Redis:
         """Return a client that may configure the server."""
         return Redis(port=self.port, username=ADMINISTRATOR, password=PASSWORD)
 
@@ -111,7 +111,7 @@ class ReplicatedRedis:
         scheme, hosts = servers.url.split("://")
         self.url = f"{scheme}://{user}:{PASSWORD}@{hosts}"
 
-    def administrator(self) -> "Redis[bytes]":
+    def administrator(self) -> Redis:
         """Return a client that may configure the server that serves now."""
         return self.serving().admin()
 

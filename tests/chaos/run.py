@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -148,7 +148,7 @@ def run(
     kinds: Collection[str] = (),
     patience_s: float = PATIENCE_S,
     shape: str = "",
-    **settings: str,
+    settings: Mapping[str, str] | None = None,
 ) -> ChaosReport:
     """Run everything and return what it came to; the folder keeps what was said and answered.
 
@@ -158,7 +158,7 @@ def run(
     started_s = time.monotonic()
     shape = shape or shape_of(seed)
     faults = schedule(seed, seconds, kinds or kinds_of(shape))
-    with running_fleet(folder, shape=shape, **settings) as fleet:
+    with running_fleet(folder, shape=shape, settings=settings) as fleet:
         say(f"{shape}: started in {time.monotonic() - started_s:.1f} s")
         try:
             plan = LoadPlan.of(requests, seconds, producers)
@@ -205,7 +205,9 @@ def _run(
     silence_s = silences(faults, began_s, answers.waits_s)
     # Both clocks are this machine's.
     epoch_s = time.time() - time.monotonic()
-    takeover_s = takeover_times(faults, [(at_s - epoch_s - began_s, *who) for at_s, *who in owners])
+    since_s = epoch_s + began_s
+    came_s = [(at_s - since_s, shard, gateway) for at_s, shard, gateway in owners]
+    takeover_s = takeover_times(faults, came_s)
     readiness = readiness_times(watch.sightings, of_redis)
     for kind, seconds in work_times(of_redis, work_spans(fleet.database_url, epoch_s)).items():
         readiness[kind]["work_after_s"] = seconds

@@ -38,6 +38,9 @@ BRIEF = (
     "lose_commit",
     "doubt_commit",
 )
+WENT_BACK = "ledger_went_back"
+"""Answered by a gateway whose ledger lacks what it took for committed."""
+
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 REQUESTS = int(os.environ.get("CHAOS_REQUESTS", "150"))
 SECONDS = float(os.environ.get("CHAOS_SECONDS", seconds_min(BRIEF)))
@@ -56,6 +59,7 @@ def test_a_fleet_keeps_every_promise_whatever_happens_to_it():
         error.add_note(said)
         raise
     assert report.wrong == {}, said
+    assert WENT_BACK not in report.asked_again
     assert set(report.faults) == set(BRIEF)
     assert set(reddened(report)) == {kind for kind in BRIEF if KINDS[kind].reddens}
     assert report.requests >= REQUESTS
@@ -81,6 +85,8 @@ def test_a_fleet_that_takes_unknown_commits_for_success_is_caught(tmp_path):
         print,
         kinds=["lose_commit"],
         patience_s=5.0,
-        CHAOS_TRUSTING="1",
+        settings={"CHAOS_TRUSTING": "1"},
     )
-    assert "every_answer_on_record" in report.wrong
+    # Which of the two is first to see it depends on how fast the machine is.
+    by_judge = "every_answer_on_record" in report.wrong
+    assert by_judge or WENT_BACK in report.asked_again

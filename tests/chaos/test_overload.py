@@ -8,7 +8,8 @@ import pytest
 
 from tests.chaos.fleet import running_fleet
 from tests.chaos.overload import REFUSED, SESSIONS, critical_limit_s, described, overload
-from workers.environment.ledger_access import verify_file
+from tests.wall_clock import hold_at_night
+from workers.environment.ledger_verification import verify_file
 
 SECONDS = float(os.environ.get("ROTULUS_OVERLOAD_SECONDS", "2"))
 MAILBOX_MAX = 4
@@ -20,7 +21,8 @@ MEBIBYTE = 2**20
 @pytest.mark.timeout(300 + 20 * SECONDS)
 def test_an_overloaded_fleet_refuses_with_a_time_stays_small_and_recovers(tmp_path):
     # Past the proxies: they live in this process, which has enough to do with the load.
-    with running_fleet(tmp_path, proxied=False, ROTULUS_MAILBOX_MAX=str(MAILBOX_MAX)) as fleet:
+    settings = {"ROTULUS_MAILBOX_MAX": str(MAILBOX_MAX)}
+    with running_fleet(tmp_path, proxied=False, settings=settings) as fleet:
         seen = anyio.run(overload, fleet, SECONDS)
         print(described(seen))  # noqa: T201 - shown where it fails
         assert sum(seen.statuses[status] for status in REFUSED) > 0
@@ -33,7 +35,7 @@ def test_an_overloaded_fleet_refuses_with_a_time_stays_small_and_recovers(tmp_pa
             assert size < 2 * seen.rss_before[name] + 64 * MEBIBYTE, name
         assert seen.critical_asked > 0
         assert len(seen.critical_s) == seen.critical_asked
-        assert max(seen.critical_s) <= critical_limit_s(seen)
+        hold_at_night(max(seen.critical_s), critical_limit_s(seen))
         assert seen.accepted_after == SESSIONS
         assert fleet.open_requests() == {}
         fleet.stop()

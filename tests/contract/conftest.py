@@ -41,10 +41,11 @@ class Place:
         return BufferedStore(store) if self._buffered else store
 
 
-ADAPTERS = ("memory", "sqlite", "buffered memory", "buffered sqlite", "postgres")
+STORES = ("memory", "sqlite", "postgres")
+"""A ledger puts a buffer before each itself; the port's own suite has buffers beside them."""
 
 
-@pytest.fixture(params=ADAPTERS)
+@pytest.fixture(params=STORES)
 def adapter(request):
     return request.param
 
@@ -91,7 +92,7 @@ def store(place):
     return place.open()
 
 
-@pytest.fixture(scope="module", params=ADAPTERS)
+@pytest.fixture(scope="module", params=STORES)
 def kept_store(request, tmp_path_factory):
     """A store for all tests of a module that leave alone what others have written."""
 

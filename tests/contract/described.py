@@ -36,15 +36,14 @@ def described_postgres(connection):
 def described_sqlite(connection):
     """Return every fact of a file."""
     engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
-    described = {"others": [], "tables": {}}
+    others, tables = [], {}
     entries = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL"
     for kind, name, table, sql in connection.execute(entries).fetchall():
         if kind == "table":
-            described["tables"][name] = _table(connection, engine, name)
+            tables[name] = _table(connection, engine, name)
         else:
-            described["others"].append((kind, name, table, re.sub(r"\s+", " ", sql)))
-    described["others"].sort()
-    return described
+            others.append((kind, name, table, re.sub(r"\s+", " ", sql)))
+    return {"others": sorted(others), "tables": tables}
 
 
 def _table(connection, engine, name):

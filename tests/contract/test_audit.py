@@ -7,7 +7,7 @@ import pytest
 
 from kernel.audit import export as export_module
 from kernel.audit import operations as operations_module
-from kernel.audit.costs import cost_totals, joined_totals
+from kernel.audit.costs import cost_totals, join_totals
 from kernel.audit.export import export_lines
 from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.audit.newest_operations import newest_operations
@@ -462,5 +462,5 @@ def test_a_sum_over_costs_that_earlier_releases_did_not_limit_answers(store):
         pages = [cost_totals(view, after=after, limit=1) for after in range(3)]
     assert (total.operations, total.operations_over_limit) == (3, 2)
     assert total.estimated_cost == 2 * COST_MAX + 3
-    assert joined_totals(pages) == (total,)
+    assert join_totals(pages) == (total,)
     assert findings(ledger) == ()

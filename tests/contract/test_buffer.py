@@ -9,7 +9,6 @@ from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.buffer import BufferedTables, write
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import DuplicateKey, TableQuery
-from kernel.values.errors import LedgerCorrupt
 from tests.contract.test_ledger_store import fill, row_of, stored
 from tests.kernel.build import abandoned
 
@@ -186,7 +185,7 @@ def test_an_appended_row_that_is_there_already_fails_the_whole_transaction(behin
             buffer.append(table, first)
             write(buffer.changes(), tables)
 
-    with pytest.raises(LedgerCorrupt, match=table.name):
+    with pytest.raises(DuplicateKey, match=table.name):
         append()
     assert stored(behind, table) == [first]
     assert stored(behind, schema.nodes) == []

@@ -8,7 +8,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import found_shards, shards_of, take_shards
+from kernel.ledger.shards import create_shards, shards_of, take_shards
 from kernel.ledger.sqlite import store as sqlite
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.values.errors import LedgerUnavailable
@@ -24,7 +24,7 @@ def stores(postgres_url, monkeypatch):
     monkeypatch.setattr("kernel.ledger.postgres.connection.LOCK_TIMEOUT_MS", 1000)
     opened = [postgres.PostgresStore(postgres_url) for _ in range(2)]
     with Ledger.create(opened[0], FakeHost().host).transaction() as transaction:
-        found_shards(transaction, 2)
+        create_shards(transaction, 2)
         take_shards(transaction, "a", shards_of(transaction)[:1])
     yield opened
     for store in opened:

@@ -5,18 +5,18 @@ import pytest
 from kernel.ledger import schema
 from kernel.ledger.head_watch import HeadWatch, LedgerWentBack
 from kernel.ledger.ledger import LEDGER_ID, Head, Ledger, LedgerView
-from kernel.ledger.shards import found_shards, shards_of, take_shards
+from kernel.ledger.shards import create_shards, shards_of, take_shards
 from kernel.ledger.store.memory import MemoryStore
 from kernel.records.head_acceptance import (
     HeadNotAccepted,
     accept_head,
-    accepted_last,
+    head_document,
     head_of,
     losses,
-    lost_of,
+    lost_answers,
+    newest_acceptance,
     record_finding,
     standing_findings,
-    stated_head,
 )
 from kernel.records.legal_holds import Grounds
 from kernel.transaction.kernel import Kernel
@@ -42,7 +42,7 @@ def ledger(store):
 
 
 def submit(ledger, name):
-    with ledger.computed() as transaction:
+    with ledger.optimistic_transaction() as transaction:
         return Kernel().submit(transaction, create(name, "Note"), "orchestrator")
 
 
@@ -91,7 +91,7 @@ def test_a_clock_behind_the_known_one_is_enough(ledger):
     process = watched(ledger)
     submit(process, "kept")
     with process.transaction() as transaction:
-        found_shards(transaction, 2)
+        create_shards(transaction, 2)
     behind = head(ledger)
     behind.committed_at_us -= 1
     put_head(ledger, behind)
@@ -139,7 +139,7 @@ def test_a_finding_is_written_once_halts_others_and_is_accepted_with_a_reason(le
             record_finding(transaction, "a", memory)
     [finding] = ledger.read(lambda view: [*standing_findings(view)])
     assert (finding["is_all"], head_of(finding["known"])) == (True, memory.known)
-    lost = {each.name for each in lost_of([finding]) if each.kind == "operation"}
+    lost = {each.name for each in lost_answers([finding]) if each.kind == "operation"}
     assert lost == {result.operation_id for result in results}
     with pytest.raises(LedgerWentBack) as refused:
         watched(ledger)
@@ -148,12 +148,12 @@ def test_a_finding_is_written_once_halts_others_and_is_accepted_with_a_reason(le
     with pytest.raises(HeadNotAccepted), ledger.transaction() as transaction:
         accept_head(transaction, Grounds(" ", "operations"), lambda _: "op")
     with ledger.transaction() as transaction:
-        found_shards(transaction, 2)
+        create_shards(transaction, 2)
         take_shards(transaction, "a", shards_of(transaction))
         assert accept_head(transaction, GROUNDS, lambda _: "op")
         assert not accept_head(transaction, GROUNDS, lambda _: "op")
     assert not waiting.read(LedgerView.finding_stands)
-    acceptance, accepted = ledger.read(accepted_last)
+    acceptance, accepted = ledger.read(newest_acceptance)
     assert (acceptance["reason"], accepted) == ("the disk was lost", [finding])
     assert {shard.owner for shard in ledger.read(shards_of)} == {""}
     watched(ledger)
@@ -181,7 +181,7 @@ def test_whoever_does_not_remember_far_enough_says_so(ledger):
 
 def test_a_head_is_stated_and_read_again(ledger):
     submit(ledger, "one")
-    assert head_of(stated_head(head(ledger))) == head(ledger)
+    assert head_of(head_document(head(ledger))) == head(ledger)
 
 
 @pytest.mark.parametrize("adapter", ["postgres"], indirect=True)
@@ -198,5 +198,5 @@ def test_the_look_at_the_head_costs_no_round_trip(ledger, monkeypatch):
             Ledger(ledger.store, ledger.host).read(lambda view: view.log_row_at(1))
             counts.append(len(sent))
     # The first opens the connection, the third prepares the look.
-    assert (counts[1], counts[3]) == (3, 3)
+    assert (counts[1], counts[3]) == (2, 2)
     assert "EXECUTE rotulus_look" in sent[0][0]

@@ -14,7 +14,7 @@ from tests.kernel.build import abandoned
 
 _numbers = itertools.count(1)
 
-_BOUNDED = {"open": 1, "collected": 1}
+_BOUNDED = dict.fromkeys(("open", "collected", "settled", "waits"), 1)
 """Columns that not every value fits."""
 
 _FIRST_STEP = {"prior_state": "", "state": "pending_intake"}
@@ -24,14 +24,22 @@ _FIRST_STEP = {"prior_state": "", "state": "pending_intake"}
 _STATED = {
     "binding_pairs": _FIRST_STEP,
     "landscape_calls": {"state_id": "state-1", "operation_id": None},
+    "outbox": {"state": 1},
+    "request_tags": {"state": 1},
 }
-"""What rows of a table have to state; a call has one parent."""
+"""What rows of a table have to state; a call has one parent, a request one of few states."""
 
 MISSHAPEN = (
     (schema.kernel_event_log, {"rules_version": 0}),
     (schema.outbox, {"open": 2}),
 )
 """Values that no store of a database takes, each in its column."""
+
+
+@pytest.fixture(params=["memory", "sqlite", "buffered memory", "buffered sqlite", "postgres"])
+def adapter(request):
+    """Each store, and the buffer that a ledger puts before it."""
+    return request.param
 
 
 def row_of(table, **values):

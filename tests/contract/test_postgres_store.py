@@ -24,7 +24,12 @@ from kernel.ledger.postgres.store import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.store.keys import key_names  # noqa: E402 - likewise
 from kernel.ledger.store.tables import DuplicateKey, TableQuery  # noqa: E402 - likewise
 from kernel.records.reviews.evidence import STORES  # noqa: E402 - likewise
-from kernel.values.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnavailable  # noqa: E402 - likewise
+from kernel.values.errors import (  # noqa: E402 - likewise
+    CommitOutcomeUnknown,
+    LedgerSchemaDiffers,
+    LedgerUnavailable,
+    TextNotStorable,
+)
 from tests.chaos.proxy import Proxies  # noqa: E402 - likewise
 from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
@@ -425,6 +430,22 @@ def test_what_is_sent_together_is_judged_when_the_block_ends(store):
     assert sent
     add(store, "b")
     assert names(store) == ["a", "b"]
+
+
+@pytest.mark.spec("K25")
+def test_what_the_server_refuses_ahead_of_commit_is_known_to_be_undone(store):
+    too_long = "".join(chr(number) for number in range(48, 9000))
+
+    def add_too_long():
+        with store.transaction() as tables, tables.together():
+            tables.insert_many(schema.nodes, [node(too_long)])
+
+    # The driver prepares what it has sent a few times.
+    for number in range(8):
+        with pytest.raises(TextNotStorable, match="index row"):
+            add_too_long()
+        add(store, f"a-{number}")
+    assert len(names(store)) == 8
 
 
 def test_a_server_that_is_not_there_makes_the_ledger_unavailable():

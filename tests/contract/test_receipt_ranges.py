@@ -5,7 +5,12 @@ import pytest
 from kernel.audit.proofs import request
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.tables import Store
-from kernel.records.receipt_seals import RANGE_MAX, not_under_the_tree, range_of, sealed_last
+from kernel.records.receipt_seals import (
+    RANGE_MAX,
+    last_sealed_receipt,
+    not_under_the_tree,
+    range_of,
+)
 from tests.kernel.build import FakeHost, create, findings, submit
 from tests.kernel.jobs import do_jobs, seal_receipts
 
@@ -17,7 +22,7 @@ def test_receipts_are_sealed_alike_on_every_store(store: Store):
     requests = do_jobs(ledger, *({"width": number} for number in range(5)))
     assert seal_receipts(ledger) is not None
     with ledger.view() as view:
-        last = sealed_last(view)
+        last = last_sealed_receipt(view)
         assert 10 <= last < RANGE_MAX
         assert not_under_the_tree(view) == 0
         shown = [request(view, name).openings["receipt_path"] for name in requests]

@@ -1,5 +1,7 @@
 """A shard changes hands on the record, and whoever had it before learns of it there."""
 
+from dataclasses import replace
+
 import pytest
 
 from kernel.ledger import schema
@@ -7,13 +9,17 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
     NOBODY,
     Fence,
+    GatewayKey,
     Position,
-    consumed_to,
-    found_mail_key,
-    found_shards,
+    consumed_position,
+    create_ledger_id,
+    create_shards,
+    gateway_keys_of,
     hold_all,
     holds,
+    ledger_id_of,
     record_consumed,
+    record_gateway_keys,
     release_shards,
     shards_of,
     take_away_all,
@@ -27,7 +33,7 @@ from tests.kernel.build import FakeHost
 def ledger(store):
     ledger = Ledger.create(store, FakeHost().host)
     with ledger.transaction() as transaction:
-        found_shards(transaction, 3)
+        create_shards(transaction, 3)
     return ledger
 
 
@@ -53,12 +59,12 @@ def is_held(ledger, fence):
 
 def test_shards_are_founded_once_and_keep_their_number(ledger):
     with ledger.transaction() as transaction:
-        found_shards(transaction, 3)
+        create_shards(transaction, 3)
     assert [(shard.shard, shard.epoch, shard.owner) for shard in shards(ledger)] == [
         (number, 0, NOBODY) for number in range(3)
     ]
     with pytest.raises(LedgerUnavailable) as refused, ledger.transaction() as transaction:
-        found_shards(transaction, 4)
+        create_shards(transaction, 4)
     assert refused.value.code == "ledger_shards_differ"
     assert len(shards(ledger)) == 3
 
@@ -115,20 +121,31 @@ def test_a_transaction_that_is_undone_changes_no_hands(ledger):
 
 def test_what_was_consumed_is_recorded_by_session(ledger):
     with ledger.transaction() as transaction:
-        assert consumed_to(transaction, "s") is None
+        assert consumed_position(transaction, "s") is None
         record_consumed(transaction, "s", Position("m", "0001"))
         record_consumed(transaction, "s", Position("m", "0002"))
     with ledger.view() as view:
-        assert consumed_to(view, "s") == Position("m", "0002")
-        assert consumed_to(view, "t") is None
+        assert consumed_position(view, "s") == Position("m", "0002")
+        assert consumed_position(view, "t") is None
 
 
-def test_the_key_of_the_mail_is_made_once_and_is_the_same_for_everybody(ledger):
+def test_a_ledger_has_one_id_for_ever(ledger):
     with ledger.transaction() as transaction:
-        key = found_mail_key(transaction)
+        create_ledger_id(transaction)
+    known = ledger.read(ledger_id_of)
     with ledger.transaction() as transaction:
-        assert found_mail_key(transaction) == key
-    assert len(key) == 32
+        create_ledger_id(transaction)
+    assert ledger.read(ledger_id_of) == known is not None
+
+
+def test_keys_of_gateways_are_recorded_replaced_and_forgotten(ledger):
+    first = [GatewayKey(name, name.encode() * 32) for name in ("a", "b")]
+    with ledger.transaction() as transaction:
+        record_gateway_keys(transaction, first, [])
+    sealed = replace(first[0], key_number=1, sealed_key=b"sealed")
+    with ledger.transaction() as transaction:
+        record_gateway_keys(transaction, [sealed], ["b", "nobody"])
+    assert ledger.read(gateway_keys_of) == {"a": sealed}
 
 
 def test_an_epoch_that_is_given_out_again_after_rows_were_lost_is_not_that_of_the_owner_before(

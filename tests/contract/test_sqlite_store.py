@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 from sqlalchemy import delete, text, update
@@ -31,8 +32,9 @@ from kernel.values.errors import (
     LedgerSchemaDiffers,
     LedgerUnavailable,
 )
-from kernel.work.dead_letters import dead_letters
-from kernel.work.request_lists import RequestSearch, list_requests
+from kernel.work import request_search
+from kernel.work.request_lists import list_requests
+from kernel.work.request_search import RequestSearch
 from tests.connections import watch_sqlite
 from tests.contract.nodes import add, names, node
 from tests.contract.test_ledger_store import MISSHAPEN, row_of
@@ -310,6 +312,7 @@ def test_the_log_its_receipts_effects_outcomes_belief_and_groups_are_history():
     [
         (schema.kernel_event_log, {"rules_version": 0}),
         (schema.outbox, {"open": 2}),
+        (schema.outbox, {"state": 5}),
         (schema.nodes, {"record": None}),
     ],
 )
@@ -572,11 +575,11 @@ def test_an_epoch_is_found_by_its_own_index_however_many_there_were(
 
 
 @pytest.mark.spec("§13.6")
-@pytest.mark.parametrize("kind", STORES)
-def test_evidence_that_waits_is_found_by_its_own_index_however_much_was_decided(
+@pytest.mark.parametrize("kind", [*STORES, "membership"])
+def test_what_waits_is_found_by_its_own_index_however_much_was_decided(
     store, connections, path, kind
 ):
-    table = STORES[kind].table
+    table = STORES[kind].table if kind in STORES else schema.corpus_membership_records
     [plan] = plans_of(store, connections, path, lambda view: open_reviews(view, kind, after="e"))
     step = f"{table.name}_open (is_open=? AND {key_names(table)[0]}>?)"
     assert plan == [f"SEARCH {table.name} USING INDEX {step}"]
@@ -595,29 +598,65 @@ def test_what_an_operation_informed_is_found_by_its_name_alone(store, connection
     )
 
 
-@pytest.mark.parametrize("item_key", [None, "item"])
-def test_a_page_of_requests_is_read_along_an_index_in_its_order(store, connections, path, item_key):
-    search = RequestSearch(item_key=item_key)
+SEARCHED = {
+    "state": "open",
+    "queue": "a-queue",
+    "item_key": "item",
+    "tag": "customer=acme",
+    "error_signature": "broken",
+}
+ALONG = {
+    "tag": "request_tags USING COVERING INDEX request_tags_by_tag (tag=? AND state=? AND queue=?",
+    "error_signature": "dead_letters USING COVERING INDEX dead_letters_by_signature (settled=?"
+    " AND queue=? AND error_signature=?",
+    "failed": "request_failures USING COVERING INDEX request_failures_by_signature"
+    " (error_signature=? AND queue=?",
+    "item_key": "outbox USING COVERING INDEX outbox_by_item (queue=? AND item_key=? AND open=?",
+    "queue": "outbox USING COVERING INDEX outbox_by_state (state=? AND queue=?",
+    "state": "outbox USING COVERING INDEX outbox_by_state (state=? AND queue=?",
+}
+
+
+@pytest.mark.parametrize("with_queue", [False, True])
+@pytest.mark.parametrize("state", [None, *get_args(request_search.StateAsked)])
+@pytest.mark.parametrize("by", ["tag", "error_signature", "item_key", None])
+def test_each_combination_that_is_offered_is_read_along_an_index_in_its_order(
+    store, connections, path, by, state, with_queue, monkeypatch
+):
+    monkeypatch.setattr(request_search, "recorded_queues", lambda _: ["a-queue", "b-queue"])
+    stated = {name: SEARCHED[name] for name in (by, "queue" if with_queue else None) if name}
+    search = RequestSearch(**stated, state=state)
     plans = plans_of(
-        store,
-        connections,
-        path,
-        lambda view: list_requests(view, "a-queue", search, after=9, limit=3),
+        store, connections, path, lambda view: list_requests(view, search, after=9, limit=3)
     )
-    assert len(plans) == 2
-    index = "outbox_open" if item_key is None else "outbox_by_item"
-    for [step] in plans:
-        assert step.startswith(f"SEARCH outbox USING INDEX {index} (")
-        assert step.endswith("request_sequence<?)")
+    along = next((ALONG[name] for name in ALONG if name in stated), state and ALONG["state"])
+    if along is None:
+        along = "outbox USING COVERING INDEX sqlite_autoindex_outbox_2 ("
+        assert plans == [[f"SEARCH {along}request_sequence<?)"]]
+    else:
+        leads = {along}
+        if by == "error_signature":
+            of_dead = state in (None, "dead_letter", "standing")
+            leads = {ALONG["failed"], *([along] if of_dead else [])}
+        assert {step for [step] in plans} == {
+            f"SEARCH {lead} AND request_sequence<?)" for lead in leads
+        }
+
+
+def test_a_time_is_found_by_halving_and_not_by_reading_what_is_newer(store, connections, path):
+    search = RequestSearch(from_us=5, before_us=7)
+    plans = plans_of(
+        store, connections, path, lambda view: list_requests(view, search, after=9, limit=3)
+    )
+    newest, *steps = [step for [step] in plans]
+    index = "outbox USING COVERING INDEX sqlite_autoindex_outbox_2"
+    assert newest == f"SCAN {index}", "one row of it, the last"
+    assert {step.partition(" (")[0] for step in steps} <= {f"SEARCH {index}", f"SCAN {index}"}
 
 
 @pytest.mark.parametrize(
     ("ask", "step"),
     [
-        (
-            lambda view: dead_letters(view, None, error_signature=None, after="r", limit=3),
-            "outbox_outcomes USING INDEX outbox_outcomes_by_outcome (outcome=? AND request_id>?)",
-        ),
         (
             open_holds,
             "receipts USING INDEX receipts_by_kind (receipt_kind=? AND receipt_sequence>?)",

@@ -28,7 +28,8 @@ from tests.fuzz.report import (
     wrong_with_memory,
 )
 from tests.system.tree_run import wait_for
-from workers.environment.ledger_access import open_store, verify_file
+from workers.environment.ledger_access import open_store
+from workers.environment.ledger_verification import verify_file
 from workers.environment.system_host import system_host
 
 WARM_UP: Final = 200

@@ -6,6 +6,7 @@ Unlike a fleet under chaos nobody starts again what ended: a process that ends i
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -75,7 +76,7 @@ class FuzzFleet:
         for process in self.processes.values():
             process.start()
         for name in GATEWAYS:
-            wait_for(f"gateway {name}", lambda name=name: self._shares(name), READY_S)
+            wait_for(f"gateway {name}", partial(self._shares, name), READY_S)
 
     def _shares(self, gateway: str) -> bool:
         assert self.ended() == {}, self.tails()

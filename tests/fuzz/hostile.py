@@ -118,8 +118,8 @@ def broken_at(content: bytes, cut: int) -> list[bytes]:
         content[:cut] + b"\x00" + content[cut:],
         content + content[:cut],
         b"\xef\xbb\xbf" + content,
-        content.decode().encode("utf-16"),
-        content.decode().encode("utf-32-be"),
+        content.decode(errors="replace").encode("utf-16"),
+        content.decode(errors="replace").encode("utf-32-be"),
     ]
 
 

@@ -211,10 +211,13 @@ HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
         **dict.fromkeys((stream, simulate_intent, eliminate, declare), 2.0),
         **dict.fromkeys((work.enqueue, work.recomputed, work.reports), 2.0),
         **dict.fromkeys((obligation, leave, conclude, terminate, synthesize), 1.0),
-        **dict.fromkeys((work.enqueue_bulk, work.outcomes, work.cancel, work.pause), 1.0),
+        **dict.fromkeys(
+            (work.enqueue_bulk, work.outcomes, work.cancel, work.pause, work.prioritize), 1.0
+        ),
         **dict.fromkeys((work.resume, work.requeue, work.dismiss, work.roll_back), 1.0),
+        **dict.fromkeys((work.bulk_preview, work.bulk, work.bulk_stop), 0.5),
         **dict.fromkeys((work.roll_back_dry, work.replay, work.recompute), 1.0),
-        **dict.fromkeys((work.dead_letter, work.retention), 1.0),
+        **dict.fromkeys((work.policy, work.retention), 1.0),
         **dict.fromkeys((records.think, records.change_bindings, records.review_batch), 1.0),
         **dict.fromkeys((records.start_own_thoughts, records.verify_thoughts), 0.5),
         **dict.fromkeys((records.finalize_thoughts, records.end_thoughts), 0.3),

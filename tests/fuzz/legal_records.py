@@ -130,12 +130,15 @@ def change_bindings(names: Names) -> LegalRequest:
         "corpus_id": f"corpus-{names.own}",
         "priority": 7,
     }
-    verbs = ({"source_binding_create": meaning}, {"source_binding_update": {"title": "Orders"}})
-    verbs += ({"source_binding_disable": {}}, {"source_binding_enable": {}})
+    verbs: dict[str, dict[str, object]] = {
+        "source_binding_create": meaning,
+        "source_binding_update": {"title": "Orders"},
+        "source_binding_disable": {},
+        "source_binding_enable": {},
+    }
     listed = [
         stated | named | {"intent_kind": kind, "intent_key": f"{names.own}-{kind}"}
-        for verb in verbs
-        for kind, stated in verb.items()
+        for kind, stated in verbs.items()
     ]
     return post("bindings", "/v1/bindings", {"intents": listed})
 

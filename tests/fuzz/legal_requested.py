@@ -6,6 +6,7 @@ from typing import Any
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from tests.extraction_steps import extraction_step
 from tests.fuzz.legal_request import ANY, OK, QUEUES, TOKEN, Build, LegalRequest, Names, fixed, post
+from tests.kernel.attempts import failed, lost, snoozed
 from tests.kernel.build import op_id
 
 # Asked-for work
@@ -45,10 +46,24 @@ enqueue, enqueue_bulk = _work(1, ANY), _work(40, ANY)
 enqueue_legal, enqueue_bulk_legal = _work(1, OK), _work(40, OK)
 outcomes = _queue("outcomes", lambda names: {"request_ids": [names.own], "wait_s": 0.01})
 cancel = _queue("requests/OWN/cancel", lambda _: {"reason": "why"})
+prioritize = _queue(
+    "requests/OWN/prioritize", lambda _: {"priority": "background", "reason": "why"}
+)
 pause = _queue("pause", lambda _: {"priority": "critical"})
 resume = _queue("resume", lambda _: {"priority": "critical"})
 requeue = _queue("requeue", lambda names: {"request_ids": [names.own]})
 dismiss = _queue("dismiss", lambda names: {"request_ids": [names.own], "reason": "settled"})
+
+
+def _bulk(names: Names) -> dict[str, Any]:
+    """Return what is to be done to the requests under a key of the request's own."""
+    verb = names.chance.choice(["cancel", "requeue", "dismiss"])
+    return {"verb": verb, "filter": {"request_key": names.own}}
+
+
+bulk_preview = fixed("bulk-operations:preview", "/v1/bulk-operations:preview", _bulk)
+bulk = fixed("bulk-operations", "/v1/bulk-operations", lambda names: _bulk(names) | {"reason": "w"})
+bulk_stop = fixed("bulk-operations/7/stop", "/v1/bulk-operations/7/stop", lambda _: {})
 
 
 # Undoing, replaying, authorities
@@ -133,9 +148,9 @@ recomputed = _handed_in(
         "traceparents": [["00-" + "a" * 32 + "-" + "b" * 16 + "-01"]],
     },
 )
-dead_letter = _handed_in(
-    "dead-letters",
-    lambda names: {"item_key": f"item-{names.own}", "request_ids": ["r"], "error_signature": "e"},
+policy = _handed_in(
+    "retry-policy",
+    lambda _: {"queue": BINDING_QUEUE, "policy": {"attempts": 3, "elapsed_ms_max": None}},
 )
 reports = _handed_in(
     "work",
@@ -144,7 +159,9 @@ reports = _handed_in(
         "urgent": names.chance.random() < 0.3,
         "reports": [
             {"report_kind": "transition_due", "request_id": names.own},
-            {"report_kind": "given_up", "request_id": names.own, "error_signature": "e"},
+            failed(names.own, names.own[:64]).model_dump(mode="json"),
+            snoozed(names.own, names.own[:64], 1000).model_dump(mode="json"),
+            lost(names.own, names.own[:64], 1).model_dump(mode="json"),
             {
                 "report_kind": "binding_evaluated",
                 "request_id": names.own,

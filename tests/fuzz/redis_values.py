@@ -239,7 +239,7 @@ def hostile_values(seed: int, count: int, live: Sequence[tuple[str, str]] = ()) 
     """Return so many hostile values; `live` are names and types of keys that are there now."""
     chance = random.Random(seed)
     keys = [*fleet_keys(), *(_live_key(name, kind) for name, kind in live)]
-    values = []
+    values: list[Hostile] = []
     while len(values) < count:
         key = chance.choice(keys)
         choices = list(chance.choice(_KINDS)(key, chance))

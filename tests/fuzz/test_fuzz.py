@@ -1,6 +1,6 @@
 """Whatever is sent to a fleet or written into its Redis: it lives, it answers, its record holds.
 
-It sends a twentieth of what `make fuzz` does, and the stores share it: what is between a request
+It sends a fortieth of what `make fuzz` does, and the stores share it: what is between a request
 and the storage port is the same for both. `make nightly` sends to each for half an hour.
 """
 
@@ -17,7 +17,7 @@ from tests.fuzz.report import described
 from tests.fuzz.run import run
 
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
-REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "500"))
+REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "250"))
 REDIS_VALUES = int(os.environ.get("FUZZ_REDIS_VALUES", "25"))
 SHARE = {"sqlite": 0.7, "postgres": 0.3}
 

@@ -11,9 +11,14 @@ from tests.fuzz.legal_request import SHARED, THOUGHTS, Names
 from workers import api
 from workers.dashboard.pages import ROUTES
 
+_FORM = "a form that only a page of the gateway's own origin sends, held by tests/workers/dashboard"
+
 UNREACHED = {
-    ("POST", "/queues/{queue}/{verb}"): "a form that only a page of the gateway's own origin sends,"
-    " held by tests/workers/dashboard/test_pages.py",
+    ("POST", "/queues/{queue}/{verb}"): f"{_FORM}/test_pages.py",
+    ("POST", "/reviews/decide"): f"{_FORM}/test_reviews_page.py",
+    ("POST", "/operations/{operation_id}/undo"): f"{_FORM}/test_record_pages.py",
+    ("POST", "/bulk-operations"): f"{_FORM}/test_bulk_pages.py",
+    ("POST", "/bulk-operations/{bulk_number}/stop"): f"{_FORM}/test_bulk_pages.py",
 }
 """Routes that no request of the fuzz begins as, and who holds them instead."""
 

@@ -10,7 +10,7 @@ from rotulus_api.api.operators import (
     list_requests_v1_queues_queue_requests_get as requests_of_queue,
 )
 from rotulus_api.api.producers import enqueue_v1_queues_queue_requests_post as enqueue
-from rotulus_api.api.producers import status_v1_queues_queue_requests_request_id_get as status
+from rotulus_api.api.producers import get_request_v1_queues_queue_requests_request_id_get as status
 from rotulus_api.api.proofs import inclusion_v1_tree_inclusion_ec_sequence_number_get as inclusion
 from rotulus_api.api.sessions import declare_v1_sessions_post as declare
 from rotulus_api.api.sessions import eliminate_v1_sessions_session_id_eliminate_post as eliminate

@@ -1,5 +1,6 @@
 """An archive in memory, and ledgers whose rows lie in it."""
 
+from typing import Any
 from unittest.mock import patch
 
 from kernel.ledger.archive import Archive
@@ -24,9 +25,6 @@ class MemoryFiles(dict):
 
     def put(self, name, content):
         self[name] = content
-
-    def get(self, name):
-        return super().get(name)
 
     def delete(self, name):
         self.pop(name, None)
@@ -67,7 +65,7 @@ def release(ledger: Ledger, operation_id: str) -> int:
 
     Returns how many operations were released.
     """
-    of_one_row = {"SEGMENT_ROWS": 1, "first_sequence_of": lambda index: index + 1}
+    of_one_row: dict[str, Any] = {"SEGMENT_ROWS": 1, "first_sequence_of": lambda index: index + 1}
     with patch.multiple(model_retention, **of_one_row), ledger.transaction() as transaction:
         row = transaction.log_row_of(operation_id)
         assert row is not None

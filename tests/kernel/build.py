@@ -21,7 +21,7 @@ from kernel.ledger.store.tables import Store, TableQuery
 from kernel.model.envelope import Envelope
 from kernel.model.model_output import fingerprint
 from kernel.model.node_kinds import UNDERSTANDING
-from kernel.records.conflicts.writes import writes_stated
+from kernel.records.conflicts.writes import writes_of_effects
 from kernel.transaction.checks import schema as envelope_schema
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import digest
@@ -174,14 +174,15 @@ def taking(
 
 def unavailable(node_id: str, **fields: Any) -> dict[str, Any]:
     """The receipt of why an understanding has no spans."""
-    stated = {"cu_node_ref": node_id, "reason": "user_marked_synthesis_no_spans"}
-    stated |= {"source_doc_refs": [], **fields}
-    effect_id = {"effect_id": f"unavailable:{node_id}"}
-    return (
-        effect("receipt_only", **stated)
-        | {"receipt_subkind": "source_span_unavailable"}
-        | effect_id
-    )
+    stated: dict[str, Any] = {
+        "cu_node_ref": node_id,
+        "reason": "user_marked_synthesis_no_spans",
+        "source_doc_refs": [],
+    }
+    return effect("receipt_only", **stated | fields) | {
+        "receipt_subkind": "source_span_unavailable",
+        "effect_id": f"unavailable:{node_id}",
+    }
 
 
 def spans(*refs: str) -> dict[str, Any]:
@@ -339,7 +340,7 @@ def informed(view: LedgerView, document: Any) -> Any:
             return document
         effects = [stated for stated in document["primitive_effects"] if "target_ref" in stated]
         keys = {(table, stated["target_ref"]) for stated in effects for table in (nodes, edges)}
-        keys |= {(write.table, write.record_key) for write in writes_stated(effects)}
+        keys |= {(write.table, write.record_key) for write in writes_of_effects(effects)}
         records = [view.record(table, key) for table, key in keys]
     except (AttributeError, KeyError, TypeError):
         return document
@@ -500,7 +501,7 @@ def drain(ledger: Ledger, names: str | None = None) -> list[str]:
                 assert not waiting, "open requests, and none of them is ready"
                 return order
             named = f"{names}:{len(order)}"
-            own = {"operation_id": named, "idempotency_key": named} if names else {}
+            own: dict[str, Any] = {"operation_id": named, "idempotency_key": named} if names else {}
             document = recompute(view, ready[0].item_key, **own)
         result = work(ledger, document)
         assert code_of(result) is None, result

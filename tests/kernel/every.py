@@ -1,5 +1,7 @@
 """A course of valid envelopes that names every effect kind and speaks every verb."""
 
+from typing import Any
+
 from tests.kernel.build import adapt, create, effect, envelope, link, op_id
 from tests.kernel.extractions import completeness
 
@@ -318,7 +320,7 @@ def policies():
 
 
 TAKEN_BACK = {"original_operation_id": "op-undone", "inverse_operation_id": "op-inverse"}
-SAYS = {
+SAYS: dict[str, dict[str, Any]] = {
     "tier_1_rollback": TAKEN_BACK,
     "tier_2_rollback": {
         "epoch_id": "epoch",

@@ -1,5 +1,7 @@
 """An honest ledger of everything that the kernel does, for verification to look at."""
 
+from dataclasses import replace
+from typing import TypeVar
 from unittest.mock import patch
 
 from actors.commit.thought_units import (
@@ -23,6 +25,7 @@ from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.proof.signing_keys import KeyKind, SeedKey
+from kernel.proof.thought_chain import ThoughtType
 from kernel.replay.record import replay_operation
 from kernel.retention.model_retention import collect_answers, due_answers
 from kernel.rollback.confirmation import Confirmations
@@ -30,11 +33,15 @@ from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.thoughts.reading import read_chain
 from kernel.transaction.kernel import Kernel
 from kernel.values.model_registry import ActiveModels
+from kernel.values.priorities import QueuePriority
+from kernel.work.bulk_operations import BulkRequest, advance, begin, preview
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
 from kernel.work.pair_routing import ARTIFACTS_AT_ONCE
 from kernel.work.pauses import PauseDecision, pause, resume
+from kernel.work.registrations import QueueRegistration, register
 from kernel.work.reports import CapacityRejected
+from kernel.work.request_search import RequestSearch
 from kernel.work.requests import WorkRequest, enqueue
 from tests.actors.harness import bench_on
 from tests.kernel.archives import release
@@ -59,8 +66,16 @@ from tests.kernel.implied import begin_run, go_round, halt, resumption
 HOUR_US = 3600 * 1_000_000
 
 
+T = TypeVar("T")
+
+
 def accepted(result):
     assert isinstance(result, SubmissionResult), result
+    return result
+
+
+def recorded(result: T | RejectedResult) -> T:
+    assert not isinstance(result, RejectedResult), result
     return result
 
 
@@ -113,6 +128,7 @@ def give_up(ledger, node_id, outcome):
             operation_id=None,
             closed_sequence=transaction.head_now.ec_sequence_number,
             closed_at_us=transaction.head_now.committed_at_us,
+            error_signature="KeyError at compute",
         )
         assert closed
         for request_id in closed:
@@ -141,10 +157,15 @@ def extract(ledger):
 
 
 def ask_for_work(ledger):
-    """Requests of both queues: closed in every way, put back for capacity, left open; pauses."""
+    """Requests of both queues: closed in every way, put back for capacity, left open."""
     step = {"prior_state": "pending", "current_state": "running", "state_change_reason": "r"}
     requests = [
-        WorkRequest(BINDING_QUEUE, f"b-{n}", {"binding_id": f"b-{n}", "source_event_id": "e"})
+        WorkRequest(
+            BINDING_QUEUE,
+            f"b-{n}",
+            {"binding_id": f"b-{n}", "source_event_id": "e"},
+            tags={"customer": "acme", "n": str(n)} if n % 2 else {},
+        )
         for n in range(4)
     ]
     requests.append(
@@ -163,8 +184,26 @@ def ask_for_work(ledger):
             assert pause(transaction, decision, deciding(transaction))
         assert pause(transaction, PauseDecision(BINDING_QUEUE), deciding(transaction))
         assert resume(transaction, PauseDecision(BINDING_QUEUE), deciding(transaction))
+        for name in ("resize", "stamp"):
+            assert register(transaction, registration_of_queue(name), (), is_new=True)
+    for state in ("running", "finished"):
+        search = RequestSearch(tag="customer=nobody")
+        with ledger.transaction() as transaction:
+            counted = preview(transaction, "cancel", search)
+            request = BulkRequest("cancel", search, "an exchange", "ada")
+            bulk = begin(transaction, request, counted, deciding(transaction))
+        with ledger.transaction() as transaction:
+            advance(transaction, bulk, replace(bulk, cursor=0, state=state))
     leave_to_a_person(ledger)
     evaluate(ledger)
+
+
+def registration_of_queue(name):
+    """What a worker states of a queue that takes images."""
+    properties = {"image_id": {"type": "string"}}
+    content = {"type": "object", "properties": properties}
+    rows = (QueuePriority("background", "background", 60),)
+    return QueueRegistration(name, content, "image_id", rows, "background")
 
 
 def leave_to_a_person(ledger):
@@ -269,7 +308,7 @@ class Believer:
         batch = BeliefBatch.after(self.session, events, "T", snapshot)
         with self.ledger.transaction() as transaction:
             record_belief(transaction, batch)
-        anchor = envelope_of_anchor([batch.anchored().model_dump()])
+        anchor = envelope_of_anchor([batch.anchored_events().model_dump()])
         accepted(submit(self.ledger, anchor, submitter="orchestrator"))
 
 
@@ -388,23 +427,24 @@ def think(ledger):
     """Three sessions of thoughts in two rounds: two finalized, one of them ended, and one open."""
     sealing = Sealing((SeedKey("example.com/agent", KeyKind.ED25519, b"a" * 32),), 1)
     for session_id, count in (("audit-1", 5), ("audit-2", 2), ("audit-3", 3)):
-        thoughts = [("analysis", number) for number in range(1, count)] + [("reflection", count)]
         with bench_on(ledger) as context:
             StartAuditSessionUnit(session_id, "task-1").run(context)
-            for kind, number in thoughts:
+            for number in range(1, count + 1):
+                kind: ThoughtType = "analysis" if number < count else "reflection"
                 content = f"thought {number} of {session_id}"
                 unit = RecordThoughtUnit(session_id, f"t-{number}", kind, content)
-                assert unit.run(context)["sequence"] == number
+                assert recorded(unit.run(context))["sequence"] == number
         with ledger.view() as view:
             read = read_chain(view, session_id)
         if session_id == "audit-3":
             continue
         with bench_on(ledger) as context:
-            assert ChainVerifiedUnit(session_id, *read).run(context)["verified_count"] == count
-            assert FinalizeUnit(session_id, sealing).run(context)["merkle_root"]
+            verified = recorded(ChainVerifiedUnit(session_id, *read).run(context))
+            assert verified["verified_count"] == count
+            assert recorded(FinalizeUnit(session_id, sealing).run(context))["merkle_root"]
     with bench_on(ledger) as context:
-        assert EndAuditSessionUnit("audit-1").run(context)["state"] == "ended"
-        assert OpenRoundUnit().run(context)["round_number"] == 3
+        assert recorded(EndAuditSessionUnit("audit-1").run(context))["state"] == "ended"
+        assert recorded(OpenRoundUnit().run(context))["round_number"] == 3
 
 
 def undo_a_mistake(ledger, node_id):
@@ -493,6 +533,7 @@ def ask_models(ledger, host):
     host.time_us += 8 * 24 * HOUR_US
     with ledger.transaction() as transaction:
         due = due_answers(transaction, ActiveModels({}), host.time_us)
+        assert due is not None
         assert len(collect_answers(transaction, due)) == 1
     accepted(submit(ledger, adapt("n", note="later")))
 
@@ -512,15 +553,16 @@ def disagree(ledger):
     accepted(submit(ledger, create("rival", "Note", envelope=run, reply_id="r")))
     other = envelope("annotate", [effect("node_write", "rival", reply_id="s")], **run)
     accepted(submit(ledger, other, unseen=True))
+    receipts = []
     for field, values in (("cites_refs", (["a"], ["a", "b"])), ("source_refs", (["a"], ["b"]))):
         for number, value in enumerate(values):
             note = effect("node_write", "rival", **{field: value})
             result = submit(ledger, envelope("annotate", [note], **run), unseen=True)
             assert isinstance(result, RejectedResult if number else SubmissionResult)
-            if field == "cites_refs" and number:
-                item = result.receipt_id
+            if isinstance(result, RejectedResult):
+                receipts.append(result.receipt_id)
     settled = envelope("annotate", [effect("node_write", "rival", settled=True)], **run)
-    accepted(submit(ledger, settled | {"adjudicates_receipt_ids": [item]}))
+    accepted(submit(ledger, settled | {"adjudicates_receipt_ids": [receipts[0]]}))
     kind = "policy_snapshot_revert"
     back = envelope(kind, [effect(kind, policy)], policy_generation_id=policy)
     accepted(submit(ledger, back, submitter="orchestrator"))

@@ -7,7 +7,7 @@ from random import Random
 OPEN = frozenset({"pre_images", "shard_epochs"})
 """Tables that a query may read."""
 
-SECRET = frozenset({"mail_keys", "alembic_version"})
+SECRET = frozenset({"foreigners", "alembic_version"})
 """Tables that it may not; in these tests both have the columns `name` and `key`."""
 
 _COLUMNS = ("key", "name", "content", "owner", "epoch", "*", "count(*)", "max(key)", "1", "rowid")

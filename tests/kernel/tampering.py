@@ -106,9 +106,9 @@ def forge_outcome(copy, width):
             document["handler_result"]["width"] = width
         document["prior_receipt_hash"] = prior
         content = canonicalize(document)
-        values = {"receipt_bytes": content, "receipt_hash": sha256_hex(content)}
-        copy.set(schema.receipts, row, prior_receipt_hash=prior, **values)
-        prior = values["receipt_hash"]
+        values = {"receipt_bytes": content, "prior_receipt_hash": prior}
+        prior = sha256_hex(content)
+        copy.set(schema.receipts, row, receipt_hash=prior, **values)
     head = copy.a_row(schema.chain_head)
     copy.set(schema.chain_head, head, receipt_hash=prior)
 

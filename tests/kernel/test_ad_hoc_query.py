@@ -20,7 +20,6 @@ from kernel.ledger.ad_hoc_query import (
     QueryBounds,
     QueryRefused,
     answer_query,
-    check_text,
     table_documents,
 )
 from kernel.ledger.record_query import query_records
@@ -108,13 +107,12 @@ def files_with_secrets(tmp_path_factory):
 
 @pytest.fixture
 def postgres_with_a_secret(postgres_store, postgres_url):
-    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
-
-    writer = PostgresStore(postgres_url)
-    with writer.transaction() as tables:
-        tables.insert(schema.mail_keys, {"name": "mail", "key": CANARY.encode()})
-    writer.close()
-    return postgres_store
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute("CREATE TABLE foreigners (name text, key bytea)")
+        owner.execute("INSERT INTO foreigners VALUES ('mail', %s)", (CANARY.encode(),))
+        yield postgres_store
+        owner.execute("DROP TABLE foreigners")
 
 
 def content_of(store):
@@ -250,34 +248,20 @@ def test_postgres_is_read_as_it_reads_itself(postgres_store, sql):
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT key FROM mail_keys",
-        "SELECT m.key FROM nodes AS n LEFT JOIN mail_keys AS m ON m.name = n.node_id",
-        "SELECT count(*) AS n FROM nodes WHERE EXISTS (SELECT 1 FROM mail_keys WHERE key > '')",
-        "WITH t AS (SELECT key AS k FROM mail_keys) SELECT max(k) AS k FROM t",
-        "SELECT (SELECT name FROM mail_keys) AS name",
-        "SELECT m AS whole FROM mail_keys AS m",
+        "SELECT key FROM foreigners",
+        "SELECT m.key FROM nodes AS n LEFT JOIN foreigners AS m ON m.name = n.node_id",
+        "SELECT count(*) AS n FROM nodes WHERE EXISTS (SELECT 1 FROM foreigners WHERE key > '')",
+        "WITH t AS (SELECT key AS k FROM foreigners) SELECT max(k) AS k FROM t",
+        "SELECT (SELECT name FROM foreigners) AS name",
+        "SELECT m AS whole FROM foreigners AS m",
         *hostile_queries.SECRETS,
     ],
 )
-def test_the_secret_of_the_gateways_is_in_no_answer(store, sql):
+def test_a_table_that_is_not_the_ledgers_is_in_no_answer(store, sql):
     with pytest.raises(QueryRefused):
         ask(store, sql)
     with pytest.raises(QueryRefused):
         ask_without_the_text_check(store, sql)
-
-
-def test_no_tool_is_told_of_the_table_of_secrets():
-    assert "mail_keys" not in {document["table"] for document in table_documents()}
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["mail_keys", "MAIL_KEYS", '"Mail_Keys"', "[mail_keys]", "main.mail_keys", "'mail_keys'"],
-)
-def test_a_text_that_names_a_table_of_secrets_is_refused_whatever_it_does_with_it(name):
-    with pytest.raises(QueryRefused) as refused:
-        check_text(f"SELECT 1 AS x -- {name}")
-    assert refused.value.code == "query_refused"
 
 
 @pytest.mark.parametrize(
@@ -341,9 +325,9 @@ def test_names_of_with_may_be_read_several_times(sqlite):
 def test_a_view_does_not_hide_a_table_of_secrets(tmp_path):
     """The text does not name it, and SQLite asks its authorizer for nothing of it."""
     with closing(sqlite3.connect(tmp_path / "v.db", isolation_level=None)) as connection:
-        connection.execute("CREATE TABLE mail_keys (name, key)")
-        connection.execute("CREATE VIEW nodes AS SELECT count(*) AS n FROM mail_keys")
-        with pytest.raises(QueryRefused, match="mail_keys"):
+        connection.execute("CREATE TABLE foreigners (name, key)")
+        connection.execute("CREATE VIEW nodes AS SELECT count(*) AS n FROM foreigners")
+        with pytest.raises(QueryRefused, match="foreigners"):
             sqlite_query.run_query(connection, "SELECT * FROM nodes", BOUNDS, time.monotonic)
 
 

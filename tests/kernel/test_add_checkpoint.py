@@ -11,7 +11,7 @@ from kernel.proof.add_checkpoint import (
     REQUEST_BYTES_MAX,
     AddCheckpoint,
     WitnessRefusal,
-    decided,
+    decide_checkpoint,
 )
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.signed_note import NoteSignature, SignedNote
@@ -30,7 +30,7 @@ def request(old_size, size, log=LOG):
 
 def refusal(asked_for, latest=None, verifiers=LOG.verifiers):
     with pytest.raises(WitnessRefusal) as refused:
-        decided(asked_for, verifiers, latest)
+        decide_checkpoint(asked_for, verifiers, latest)
     return refused.value
 
 
@@ -41,7 +41,7 @@ def test_what_goes_on_from_the_latest_is_cosigned(data):
     latest = LOG.signed(old_size) if old_size else None
     read = AddCheckpoint.of_bytes(request(old_size, size).to_bytes())
     assert read == request(old_size, size)
-    assert decided(read, LOG.verifiers, latest) == LOG.signed(size)
+    assert decide_checkpoint(read, LOG.verifiers, latest) == LOG.signed(size)
 
 
 def test_an_unknown_log_is_404_before_its_signature_is_looked_at():
@@ -97,9 +97,9 @@ def test_a_log_that_was_written_anew_is_422_and_leaves_evidence():
 def test_only_the_signatures_of_the_log_are_kept():
     keys = (log_key(), log_key(kind=KeyKind.ML_DSA_44))
     log = SignedLog(5, keys=keys)
-    crowded = log.signed(5).signed_by(witness_key(1), 7).signed_by(log_key(seed=b"x"))
+    crowded = log.signed(5).sign(witness_key(1), 7).sign(log_key(seed=b"x"))
     twice = SignedNote(crowded.note.text, crowded.note.signatures * 2)
-    signed = decided(
+    signed = decide_checkpoint(
         AddCheckpoint(0, (), SignedCheckpoint(twice, crowded.stated)), log.verifiers, None
     )
     assert signed.note.signatures == log.signed(5).note.signatures[:1] + signed.note.signatures[1:]
@@ -150,7 +150,9 @@ def test_whatever_a_stranger_sends_is_cosigned_only_where_it_is_the_log(data):
         place = data.draw(st.integers(0, len(content) - 1))
         content[place : place + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=2))
     try:
-        signed = decided(AddCheckpoint.of_bytes(bytes(content)), LOG.verifiers, LOG.signed(5))
+        signed = decide_checkpoint(
+            AddCheckpoint.of_bytes(bytes(content)), LOG.verifiers, LOG.signed(5)
+        )
     except (ProofInvalid, WitnessRefusal):
         return
     assert signed == LOG.signed(9)

@@ -22,7 +22,6 @@ from tests.kernel.build import (
     feeding_understandings,
     ledger_on,
     link,
-    memory_ledger,
     recompute,
     relink,
     submit,
@@ -34,11 +33,6 @@ from tests.kernel.build import (
 
 UNDERSTANDING, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
 AUTHORITY_EAGER = pytest.mark.spec("INV-A-AUTHORITY-EAGER-1")
-
-
-@pytest.fixture
-def ledger():
-    return memory_ledger()
 
 
 def understanding(name, **fields):

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from kernel.authority.as_of import GraphAsOf
-from kernel.authority.strategy import BetaPosteriorMean, computed_authority
+from kernel.authority.strategy import BetaPosteriorMean, compute_authority
 from kernel.authority.value import authority_of
 from kernel.ledger import recent_changes, schema
 from kernel.model.authority_strategy import AuthorityInput
@@ -207,7 +207,7 @@ def test_what_a_strategy_gives_is_a_number_from_0_to_1(value):
             return value
 
     with pytest.raises(AuthorityInvalid) as refused:
-        computed_authority(Broken(), [], None)
+        compute_authority(Broken(), [], None)
     assert refused.value.code == "authority_out_of_range"
 
 
@@ -219,7 +219,7 @@ def test_sums_that_overflow_are_refused():
 
     inputs = [AuthorityInput("n", "1", "core", 1.7e308)] * 2
     with pytest.raises(AuthorityInvalid) as refused:
-        computed_authority(Wide(), inputs, None)
+        compute_authority(Wide(), inputs, None)
     assert refused.value.code == "authority_sum_overflow"
 
 

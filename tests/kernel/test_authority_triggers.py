@@ -12,7 +12,7 @@ from kernel.authority.requests import (
     CASCADE_QUEUE,
     CASCADES,
     RecomputeReadiness,
-    freed_by,
+    freed_requests,
     readiness,
     ready_items,
 )
@@ -44,10 +44,10 @@ from tests.kernel.build import (
 from tests.world import World
 from workers.use_cases.authority_sweeps import (
     Sweep,
-    accepted,
     backfill,
     backfill_progress,
     decay_tick,
+    expect_accepted,
 )
 
 UNDERSTANDING, CLAIM = "ConsolidatedUnderstanding", "VersionedClaim"
@@ -412,7 +412,7 @@ def test_the_backfill_goes_on_where_it_was_killed(world, monkeypatch):
     sweep = backfill()
     pages = sweep.pages(world.ledger)
     for page in pages[:2]:  # killed after two of four
-        accepted(world.write(sweep.unit(page)))
+        expect_accepted(world.write(sweep.unit(page)))
     assert backfill_progress(world.ledger) == BackfillProgress(4, 0, 2)
     drain(world.ledger)
     assert backfill_progress(world.ledger).document() == {
@@ -459,7 +459,7 @@ def wide(world):
 def write_down(world):
     while world.cascade():
         for page in world.pages():
-            accepted(world.record(page))
+            expect_accepted(world.record(page))
 
 
 @pytest.mark.spec("K12")
@@ -523,7 +523,7 @@ def test_a_cascade_is_written_down_by_whoever_comes_next(world):
     wide(world)
     world.accept(adapt("claim", authority=0))
     first, *_ = world.pages()
-    accepted(world.record(first))
+    expect_accepted(world.record(first))
     assert len(world.open_keys()) == 2
     assert sum(len(page.requests) for page in world.pages()) == 6
     write_down(world)
@@ -579,11 +579,11 @@ def test_what_is_freed_is_what_waited_for_the_last_one_above(world):
     world.chain()
     world.accept(create("x", UNDERSTANDING), link("x>c", "x", "c"), adapt("claim", authority=0))
     with world.ledger.view() as view:
-        assert freed_by(view, ["a"]) == []
+        assert freed_requests(view, ["a"]) == []
     reporter(world, "a")
     reporter(world, "x")
     with world.ledger.view() as view:
-        assert {request.item_key for request in freed_by(view, ["a", "x"])} == {"b"}
+        assert {request.item_key for request in freed_requests(view, ["a", "x"])} == {"b"}
 
 
 def test_a_page_names_each_request_once():

@@ -12,7 +12,7 @@ from kernel.authority.inputs import (
     EXCERPT_INPUTS,
     InputEdge,
     StatedInputs,
-    stated_along,
+    inputs_along,
 )
 from kernel.authority.strategy import WEIGHTS, BetaPosteriorMean
 from kernel.model.authority_strategy import AuthorityInput
@@ -52,7 +52,7 @@ EDGES = st.builds(
 def stated(edges):
     """What is stated of edges, and what they bring."""
     stated_inputs = StatedInputs()
-    brought = [*stated_along(iter(edges), stated_inputs)]
+    brought = [*inputs_along(iter(edges), stated_inputs)]
     return stated_inputs, brought
 
 
@@ -104,7 +104,7 @@ def test_any_number_of_inputs_is_stated_in_bounded_memory():
 
     tracemalloc.start()
     stated_inputs = StatedInputs()
-    value = BetaPosteriorMean().compute(stated_along(edges(20_000), stated_inputs))
+    value = BetaPosteriorMean().compute(inputs_along(edges(20_000), stated_inputs))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (stated_inputs.count, value) == (20_000, 0.5)

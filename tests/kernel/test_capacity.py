@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from kernel.audit.costs import cost_entries, cost_totals, joined_totals
+from kernel.audit.costs import cost_entries, cost_totals, join_totals
 from kernel.belief.record import BeliefBatch, record_belief
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
@@ -331,7 +331,7 @@ def anchored(world):
     with world.ledger.transaction() as transaction:
         transaction.next_commit_time_us()
         record_belief(transaction, batch)
-    document = envelope_of_anchor([batch.anchored().model_dump()])
+    document = envelope_of_anchor([batch.anchored_events().model_dump()])
     document |= {"policy_generation_id": world.policy}
     return world.submit(document, DENIED, submitter="orchestrator")
 
@@ -743,7 +743,7 @@ def test_sums_are_the_same_however_they_are_cut_into_pages(world):
             while after is not None:
                 pages.append(cost_totals(view, after=after, limit=limit))
                 after = pages[-1].next_after
-            joined = joined_totals(pages)
+            joined = join_totals(pages)
             assert [(total.actor, total.operations) for total in joined] == [
                 ("agent", 1),
                 ("user", 5),
@@ -765,7 +765,7 @@ def test_costs_that_no_lease_has_are_summed_up_as_the_most_that_one_has(world, p
             summed.append(cost_totals(view, after=after, limit=pages))
             after = summed[-1].next_after
     assert [entry.estimated_cost for entry in entries] == [1e308, 2, sys.float_info.max, COST_MAX]
-    [total] = joined_totals(summed)
+    [total] = join_totals(summed)
     assert (total.operations, total.operations_over_limit) == (4, 2)
     assert total.estimated_cost == 3 * COST_MAX + 2
     assert total.document()["operations_over_limit"] == 2

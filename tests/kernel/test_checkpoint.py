@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, signed_checkpoint
+from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, sign_checkpoint
 from kernel.proof.merkle_tree import EMPTY_ROOT
 from kernel.proof.signed_note import NOTE_BYTES_MAX, NoteSignature, SignedNote
 from kernel.proof.signing_keys import (
@@ -24,7 +24,7 @@ NAME = "example.com/log"
 KEYS = tuple(SeedKey(NAME, kind, b"k" * 32) for kind in (KeyKind.ED25519, KeyKind.ML_DSA_44))
 ED25519, ML_DSA_44 = (key.verifier for key in KEYS)
 STATED = Checkpoint(NAME, 20_852_163, bytes(range(32)))
-NOTE = signed_checkpoint(STATED, KEYS).to_bytes()
+NOTE = sign_checkpoint(STATED, KEYS).to_bytes()
 
 WITNESSES = tuple(
     SeedKey("witness.example/w1", kind, b"w" * 32)
@@ -85,7 +85,7 @@ def test_notes_of_others_are_read_as_they_read_them():
 
 @pytest.mark.parametrize("witness", WITNESSES)
 def test_a_cosignature_binds_its_time(witness):
-    cosigned = SignedCheckpoint.of_bytes(NOTE).signed_by(witness, TIME_S)
+    cosigned = SignedCheckpoint.of_bytes(NOTE).sign(witness, TIME_S)
     assert cosigned.holding([witness.verifier]) == {witness.verifier: TIME_S}
     *before, line = cosigned.note.signatures
     later = NoteSignature(
@@ -103,7 +103,7 @@ def test_a_cosignature_binds_its_time(witness):
 
 def test_an_ed25519_cosignature_signs_the_time_and_the_text():
     witness = WITNESSES[0]
-    cosigned = SignedCheckpoint.of_bytes(NOTE).signed_by(witness, TIME_S)
+    cosigned = SignedCheckpoint.of_bytes(NOTE).sign(witness, TIME_S)
     stated = cosigned.note.signatures[-1].signature
     assert stated == TIME_S.to_bytes(8, "big") + witness.signature(
         f"cosignature/v1\ntime {TIME_S}\n{STATED.text()}".encode()
@@ -115,7 +115,7 @@ def test_no_signature_passes_for_one_of_another_kind():
     seed = b"s" * 32
     note_key = SeedKey(NAME, KeyKind.ED25519, seed)
     cosigner = SeedKey(NAME, KeyKind.ED25519_COSIGNATURE, seed)
-    signed = signed_checkpoint(STATED, [note_key])
+    signed = sign_checkpoint(STATED, [note_key])
     [line] = signed.note.signatures
     for time in (b"", bytes(8)):
         forged = NoteSignature(NAME, cosigner.verifier.key_id, time + line.signature)
@@ -126,7 +126,7 @@ def test_no_signature_passes_for_one_of_another_kind():
 def test_a_later_signature_of_a_key_takes_the_place_of_its_older_one():
     witness = WITNESSES[0]
     signed = SignedCheckpoint.of_bytes(NOTE)
-    twice = signed.signed_by(witness, TIME_S).signed_by(witness, TIME_S + 60)
+    twice = signed.sign(witness, TIME_S).sign(witness, TIME_S + 60)
     assert twice.holding([witness.verifier]) == {witness.verifier: TIME_S + 60}
     assert len(twice.note.signatures) == len(signed.note.signatures) + 1
 
@@ -141,7 +141,7 @@ def test_lines_of_other_keys_are_passed_over():
 
 def test_a_note_of_another_logs_key_is_refused():
     other = SeedKey("example.com/other", KeyKind.ED25519, b"o" * 32)
-    note = signed_checkpoint(STATED, [other]).to_bytes()
+    note = sign_checkpoint(STATED, [other]).to_bytes()
     with pytest.raises(ProofInvalid, match=r"not of example\.com/other"):
         opened(note, other.verifier)
 
@@ -281,7 +281,7 @@ class ExternalSigner:
 
 def test_a_key_that_lies_elsewhere_signs_the_same():
     elsewhere = tuple(ExternalSigner(key) for key in KEYS)
-    assert opened(signed_checkpoint(STATED, elsewhere).to_bytes(), ML_DSA_44) == STATED
+    assert opened(sign_checkpoint(STATED, elsewhere).to_bytes(), ML_DSA_44) == STATED
     elsewhere[1].is_away = True
     with pytest.raises(SigningKeyUnavailable):
-        signed_checkpoint(STATED, elsewhere)
+        sign_checkpoint(STATED, elsewhere)

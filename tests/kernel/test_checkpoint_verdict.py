@@ -1,6 +1,6 @@
 """One verdict on a checkpoint: invalid, diverged, unwitnessed, witnessed k of n."""
 
-from kernel.proof.checkpoint_verdict import CheckpointVerdict, judged
+from kernel.proof.checkpoint_verdict import CheckpointVerdict, judge_checkpoint
 from kernel.proof.witness_policy import WitnessPolicy
 from tests.signed_log import SignedLog, log_key, witness_key
 
@@ -18,14 +18,14 @@ def policy(quorum="two"):
 
 
 def verdict(note, quorum="two", compare=lambda _: None):
-    judgement = judged(note.to_bytes(), policy(quorum), compare)
+    judgement = judge_checkpoint(note.to_bytes(), policy(quorum), compare)
     return judgement.verdict, judgement.message, judgement.quorum_met
 
 
 def cosigned(*witnesses):
     note = NOTE
     for witness in witnesses:
-        note = note.signed_by(witness, TIME_S)
+        note = note.sign(witness, TIME_S)
     return note
 
 
@@ -43,7 +43,7 @@ def test_witnesses_count_where_they_make_the_quorum():
         "witnessed 2 of 3",
         True,
     )
-    judgement = judged(cosigned(*WITNESSES).to_bytes(), policy())
+    judgement = judge_checkpoint(cosigned(*WITNESSES).to_bytes(), policy())
     assert judgement.cosigned == tuple((f"w{n}", TIME_S) for n in (1, 2, 3))
     assert judgement.document()["tree_head"].startswith("7:")
 
@@ -55,7 +55,7 @@ def test_whom_the_policy_does_not_name_does_not_count():
 
 
 def test_a_signature_that_does_not_hold_makes_the_whole_note_invalid():
-    other = SignedLog(7, 3).signed(7).signed_by(WITNESSES[0], TIME_S)
+    other = SignedLog(7, 3).signed(7).sign(WITNESSES[0], TIME_S)
     [*_, misplaced] = other.note.signatures
     forged = cosigned(*WITNESSES[1:]).with_signatures([misplaced])
     assert verdict(forged)[0] is CheckpointVerdict.INVALID
@@ -63,7 +63,7 @@ def test_a_signature_that_does_not_hold_makes_the_whole_note_invalid():
     assert verdict(of_nobody)[0] is CheckpointVerdict.INVALID
     of_another = SignedLog(7, keys=(log_key("example.com/other"),)).signed(7)
     assert verdict(of_another)[0] is CheckpointVerdict.INVALID
-    nothing = judged(b"no note", policy())
+    nothing = judge_checkpoint(b"no note", policy())
     assert (nothing.verdict, nothing.document()["tree_head"]) == ("invalid", None)
 
 

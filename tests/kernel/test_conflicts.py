@@ -18,7 +18,7 @@ from kernel.records.conflicts.compared import COMPARED
 from kernel.records.conflicts.differences import PROVENANCE_FIELDS, differences
 from kernel.records.conflicts.existing import WRITERS_MAX
 from kernel.records.conflicts.policy import DEFAULT_STRATEGIES
-from kernel.records.conflicts.resolution import stated_authority
+from kernel.records.conflicts.resolution import authority_of_fields
 from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     advance_policy,
@@ -385,8 +385,8 @@ def test_the_higher_authority_wins(world, existing, written, code):
 
 @pytest.mark.spec("§19.2")
 def test_a_computed_authority_counts_for_the_one_who_has_it():
-    assert stated_authority({"cu_authority": 0.9, "authority": 0.1}) == 0.9
-    assert stated_authority({"override_authority": True, "authority": 0.2}) == 0.2
+    assert authority_of_fields({"cu_authority": 0.9, "authority": 0.1}) == 0.9
+    assert authority_of_fields({"override_authority": True, "authority": 0.2}) == 0.2
 
 
 @pytest.mark.spec("§19.2")

@@ -14,7 +14,7 @@ from kernel.ledger.sqlite.store import SqliteStore
 from kernel.verify.expected import ExpectedHead
 from tests.kernel.build import FakeHost, create, submit
 from workers.cli.main import main
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 
 
 def write(path, count, *, close=True):

@@ -9,8 +9,10 @@ from kernel.verify import verify
 from kernel.work import dead_letters as module
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.dead_letters import (
+    DeadGroup,
     DeadLetterDismissal,
     DeadLetters,
+    dead_groups,
     dead_letters,
     dismiss,
     requeue,
@@ -18,13 +20,8 @@ from kernel.work.dead_letters import (
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close
 from kernel.work.requests import WorkRequest, enqueue, status_of
-from tests.kernel.build import create, memory_ledger, receipts_of_kind, submit
+from tests.kernel.build import create, receipts_of_kind, submit
 from tests.kernel.deciding import deciding
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return memory_ledger()
 
 
 def given_up(ledger: Ledger, key: str, signature: str) -> str:
@@ -36,7 +33,7 @@ def given_up(ledger: Ledger, key: str, signature: str) -> str:
 
 
 def listed(ledger: Ledger, signature: str | None = None, **filters: Any) -> DeadLetters:
-    options: dict[str, Any] = {"after": "", "limit": 100} | filters
+    options: dict[str, Any] = {"after": None, "limit": 100} | filters
     with ledger.view() as view:
         return dead_letters(view, BINDING_QUEUE, error_signature=signature, **options)
 
@@ -58,24 +55,55 @@ def test_dead_letters_are_listed_by_signature_in_pages(ledger):
     odd = listed(ledger, "odd")
     assert {letter.error_signature for letter in odd.dead_letters} == {"odd"}
     first = listed(ledger, limit=4)
-    assert first.next_after == first.dead_letters[-1].request_id
+    assert first.next_after == first.dead_letters[-1].request_sequence
     rest = listed(ledger, limit=4, after=first.next_after)
     assert first.dead_letters + rest.dead_letters == everything.dead_letters
     assert rest.next_after is None
 
 
-def test_a_list_says_when_it_has_not_looked_at_everything(ledger, monkeypatch):
-    monkeypatch.setattr(module, "SCANNED_MAX", 4)
-    monkeypatch.setattr(module, "PAGE_ROWS", 2)
-    for number in range(5):
-        given_up(ledger, f"k-{number}", "broken")
+def test_what_failed_alike_is_a_group_with_its_count_and_when_the_first_was_given_up(
+    ledger, monkeypatch
+):
+    first, *_ = (given_up(ledger, f"k-{n}", "broken") for n in range(4))
+    odd = given_up(ledger, "odd", "odd")
+    with ledger.view() as view:
+        groups = dead_groups(view)
+        closed_at = {each: status_of(view, each).closed_at for each in (first, odd)}
+    assert groups == [
+        DeadGroup(BINDING_QUEUE, "broken", 4, closed_at[first]),
+        DeadGroup(BINDING_QUEUE, "odd", 1, closed_at[odd]),
+    ]
+    monkeypatch.setattr(module, "COUNTED_MAX", 2)
+    monkeypatch.setattr(module, "GROUPS_MAX", 1)
+    again(ledger, first)
+    with ledger.view() as view:
+        [group] = dead_groups(view)
+    assert (group.error_signature, group.count) == ("broken", 2)
+    assert group.first_closed_at > closed_at[first]
+
+
+def test_a_list_says_when_it_has_not_counted_everything(ledger, monkeypatch):
+    monkeypatch.setattr(module, "COUNTED_MAX", 3)
+    monkeypatch.setattr(module, "SIGNATURES_MAX", 2)
+    for number in range(4):
+        given_up(ledger, f"k-{number}", "broken" if number else "odd")
     page = listed(ledger)
-    assert (page.by_signature, page.complete) == ({"broken": 4}, False)
-    again(ledger, *(letter.request_id for letter in page.dead_letters))
-    empty = listed(ledger)
-    assert (empty.dead_letters, empty.complete) == ((), False), "requeued ones are looked at too"
-    rest = listed(ledger, after=empty.next_after)
-    assert (len(rest.dead_letters), rest.next_after, rest.complete) == (1, None, True)
+    assert (page.by_signature, page.complete) == ({"broken": 3, "odd": 1}, False)
+    again(ledger, *(letter.request_id for letter in page.dead_letters[:3]))
+    assert listed(ledger).complete
+    for signature in "abc":
+        given_up(ledger, signature, signature)
+    page = listed(ledger)
+    assert (len(page.by_signature), page.complete, page.next_after) == (2, False, None)
+
+
+def test_settled_dead_letters_cost_a_page_of_standing_ones_nothing(ledger, monkeypatch):
+    first = given_up(ledger, "k", "broken")
+    for number in range(12):
+        settle(ledger, given_up(ledger, f"k-{number}", "broken"))
+    page = listed(ledger, limit=1)
+    assert [letter.request_id for letter in page.dead_letters] == [first]
+    assert (page.by_signature, page.next_after) == ({"broken": 1}, None)
 
 
 def test_what_is_requeued_is_one_new_request_that_names_the_dead_one(ledger):

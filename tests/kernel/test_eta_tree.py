@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernel.proof.eta_tree import (
     LEAVES_AT_ONCE,
-    eta_appended,
+    append_eta_leaf,
     eta_closing,
     eta_height,
     eta_index,
@@ -37,7 +37,7 @@ def grown(leaves: Sequence[bytes]):
     """The nodes of a tree as they are written, one leaf after the other and then the end."""
     frontier, nodes = Frontier(), []
     for leaf in leaves:
-        frontier, added = eta_appended(frontier, leaf)
+        frontier, added = append_eta_leaf(frontier, leaf)
         nodes += added
     return [*nodes, *eta_closing(frontier)]
 

@@ -18,7 +18,6 @@ from tests.kernel.build import (
     envelope,
     everything,
     findings,
-    memory_ledger,
     submit,
     work,
 )
@@ -39,11 +38,6 @@ from tests.kernel.reports import (
     revoke,
     spoiled,
 )
-
-
-@pytest.fixture
-def ledger():
-    return memory_ledger()
 
 
 def accept(ledger, document):

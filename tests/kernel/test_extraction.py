@@ -7,15 +7,10 @@ from kernel.ledger import schema
 from kernel.ledger.store.tables import TableQuery
 from kernel.records.extraction import SOURCE_CHANGED
 from tests.extraction_steps import state_change
-from tests.kernel.build import code_of, create, effect, envelope, findings, memory_ledger, submit
+from tests.kernel.build import code_of, create, effect, envelope, findings, submit
 from tests.kernel.extractions import PARTIAL, completeness
 
 RUN = "ER-456"
-
-
-@pytest.fixture
-def ledger():
-    return memory_ledger()
 
 
 def step(number, prior, current, parent=None, run=RUN, **fields):

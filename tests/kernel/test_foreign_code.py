@@ -8,8 +8,8 @@ import pytest
 
 from kernel.values.foreign_code import (
     MESSAGE_CHARS_MAX,
-    TRACEBACK_HEAD_CHARS,
-    TRACEBACK_TAIL_CHARS,
+    TRACEBACK_HEAD_BYTES,
+    TRACEBACK_TAIL_BYTES,
     ForeignCodeEnded,
     call_foreign,
     cause_of,
@@ -71,9 +71,31 @@ def test_texts_of_errors_are_bounded_and_can_always_be_written():
     assert message_of("\ud800" + "x" * 10_000) == "?" + "x" * (MESSAGE_CHARS_MAX - 1)
     assert "? begin" in traceback_of(RuntimeError("\ud800 begin"))
     text = traceback_of(RuntimeError("begin " + "x" * 100_000 + " end"))
-    assert len(text) < TRACEBACK_HEAD_CHARS + TRACEBACK_TAIL_CHARS + 100
+    assert len(text) < TRACEBACK_HEAD_BYTES + TRACEBACK_TAIL_BYTES + 100
     assert text.startswith("RuntimeError: begin")
     assert text.rstrip().endswith("end")
+
+
+def test_the_frames_before_those_of_the_code_that_raised_are_left_out():
+    def fail():
+        try:
+            _ = {}["first"]
+        except KeyError:
+            raise ValueError("second")  # noqa: B904 - both are shown
+
+    with pytest.raises(ValueError, match="second") as caught:
+        call_foreign(fail)
+    whole = traceback_of(caught.value)
+    assert 'foreign_code.py", line' in whole
+    ours = call_foreign.__code__.co_filename
+    cut = traceback_of(caught.value, (__file__, ours))
+    assert cut == whole  # there are no others
+    cut = traceback_of(caught.value, (ours,))
+    assert cut.count('File "') == whole.count('File "')  # the first frame is this file's
+    caught.value.__traceback__ = caught.value.__traceback__.tb_next
+    cut = traceback_of(caught.value, (ours,))
+    assert ours not in cut
+    assert [cut.count(each) for each in ("KeyError: 'first'", "ValueError: second")] == [1, 1]
 
 
 def test_a_cancellation_within_is_no_cancellation_of_the_caller():

@@ -94,7 +94,7 @@ def test_the_newest_names_are_remembered_and_from_where_on():
     watch.look(None, HeadLook(heads[0], None, None, False))
     for number, head in enumerate(heads[1:]):
         names = tuple(Answered("operation", f"op-{number}-{at}", number) for at in range(2))
-        watch.committed(head, names)
+        watch.note_commit(head, names)
     memory = watch.memory()
     assert [part.head for part in memory.remembered] == heads[4:]
     assert (memory.known, memory.since) == (heads[5], heads[3])

@@ -35,11 +35,6 @@ BRIDGE = pytest.mark.spec("INV-A-BRIDGE-1", "§19.1")
 NOTE_LOOP = loop_id_of("field_adapt", "n")
 
 
-@pytest.fixture
-def ledger():
-    return memory_ledger()
-
-
 def noted(ledger, *names):
     return accept(ledger, *(create(name, "Note") for name in names or ("n",)))
 

@@ -16,8 +16,8 @@ from kernel.values.json_lines import (
     LineRefused,
     json_lines,
     plain_file,
-    shown,
-    taken,
+    printable_json,
+    raise_refused,
     text_lines,
 )
 
@@ -34,7 +34,7 @@ def read(content: bytes, line_bytes_max: int = 100, **options) -> list:
 
 
 def values(content: bytes) -> list:
-    return [line.value for line in taken(json_lines(io.BytesIO(content), 1_000))]
+    return [line.value for line in raise_refused(json_lines(io.BytesIO(content), 1_000))]
 
 
 class Drops(io.RawIOBase):
@@ -192,9 +192,9 @@ def test_other_tables_are_read_from_the_same_bytes():
 
 
 def test_what_is_shown_is_short_and_can_be_printed():
-    assert shown("x" * 10_000) == f'"{"x" * 99}…'
-    assert shown({"a": ["x" * 10_000]}) == '"dict"'
-    assert shown("\u00e9\x1b\u202e\0") == '"\u00e9\\u001b\\u202e\\u0000"'
+    assert printable_json("x" * 10_000) == f'"{"x" * 99}…'
+    assert printable_json({"a": ["x" * 10_000]}) == '"dict"'
+    assert printable_json("\u00e9\x1b\u202e\0") == '"\u00e9\\u001b\\u202e\\u0000"'
 
 
 @given(st.binary(max_size=300))

@@ -18,8 +18,8 @@ from kernel.ledger.archive_segment import (
     SEGMENT_ROWS,
     SegmentRow,
     content_hash_of,
-    packed,
-    unpacked,
+    pack_segment,
+    unpack_segment,
 )
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
@@ -313,39 +313,41 @@ ROWS = st.lists(
 
 @given(ROWS)
 def test_a_file_gives_back_the_bytes_that_it_was_made_of(rows):
-    content = packed(3, rows)
-    assert unpacked(content).rows == tuple(rows)
-    assert packed(3, rows) == content
+    content = pack_segment(3, rows)
+    assert unpack_segment(content).rows == tuple(rows)
+    assert pack_segment(3, rows) == content
     assert gzip.decompress(content).count(b"\n") == len(rows) + 1
 
 
 @given(st.binary(), st.booleans())
 def test_strange_bytes_are_no_file(content, compressed):
     with pytest.raises(LedgerCorrupt):
-        unpacked(gzip.compress(content) if compressed else content)
+        unpack_segment(gzip.compress(content) if compressed else content)
 
 
 @given(st.data())
 def test_a_changed_file_gives_other_rows_or_none(data):
     rows = [SegmentRow(b'{"a":1}', bytes(32), b'{"b":2}'), SegmentRow(b'{"a":2}', None, None)]
-    raw = gzip.decompress(packed(0, rows))
+    raw = gzip.decompress(pack_segment(0, rows))
     place = data.draw(st.integers(0, len(raw) - 1))
     with suppress(LedgerCorrupt):
-        assert unpacked(gzip.compress(flipped(raw, place))) != unpacked(packed(0, rows))
+        assert unpack_segment(gzip.compress(flipped(raw, place))) != unpack_segment(
+            pack_segment(0, rows)
+        )
 
 
 def test_what_would_not_be_read_back_is_not_packed():
     for content in (b'{"a":\n1}', b'{"a":1}\n'):
         with pytest.raises(LedgerCorrupt):
-            packed(0, [SegmentRow(b"{}", bytes(32), content)])
+            pack_segment(0, [SegmentRow(b"{}", bytes(32), content)])
     with pytest.raises(LedgerCorrupt):
-        packed(0, [SegmentRow(b'{"x":1,"salt":2}', bytes(32), b"{}")])
+        pack_segment(0, [SegmentRow(b'{"x":1,"salt":2}', bytes(32), b"{}")])
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch):
     monkeypatch.setattr("kernel.ledger.archive_segment.RAW_BYTES_MAX", 1000)
     with pytest.raises(LedgerCorrupt, match="too large"):
-        unpacked(gzip.compress(bytes(100_000)))
+        unpack_segment(gzip.compress(bytes(100_000)))
 
 
 def test_a_file_with_more_lines_than_a_segment_has_rows_is_refused_without_reading_them():
@@ -355,7 +357,7 @@ def test_a_file_with_more_lines_than_a_segment_has_rows_is_refused_without_readi
     tracemalloc.start()
     try:
         with pytest.raises(LedgerCorrupt):
-            unpacked(file)
+            unpack_segment(file)
         assert tracemalloc.get_traced_memory()[1] < 4 * lines
     finally:
         tracemalloc.stop()

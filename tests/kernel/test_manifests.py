@@ -14,7 +14,8 @@ from kernel.replay.judgement import replay_one
 from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from kernel.work.manifests import differences
-from kernel.work.reports import BindingSuspended, CapacityRejected, GivenUp
+from kernel.work.reports import BindingSuspended, CapacityRejected
+from tests.kernel.attempts import given_up
 from tests.kernel.binding_world import (
     EVENT,
     KINDS,
@@ -261,7 +262,7 @@ def act(ledger, step, request_id):
         stated = CapacityRejected(request_id=request_id, capacity_signal_at_rejection=SIGNAL)
         report(ledger, stated)
     else:
-        report(ledger, GivenUp(request_id=request_id, error_signature="broken"))
+        report(ledger, given_up(request_id=request_id, error_signature="broken"))
 
 
 def test_an_event_without_a_manifest_is_an_error_that_says_so(ledger):

@@ -120,7 +120,7 @@ def test_a_frontier_of_another_size_is_refused():
 
 @pytest.mark.parametrize("size", [*range(1, 20), 256, 699])
 def test_the_frontier_has_the_roots_of_its_own_subtrees_and_of_no_others(size: int):
-    frontier = Frontier().extended(LOG.leaves[:size])
+    frontier = Frontier().extend(LOG.leaves[:size])
     complete = [(level, at) for level in range(11) for at in range(size >> level)]
     held = {at: root for at in complete if (root := frontier.root_at(*at)) is not None}
     assert held == {at: LOG.node(*at) for at in held}

@@ -68,13 +68,13 @@ def test_each_priority_has_one_of_the_three(priority, capacity_priority):
 def test_a_reserve_is_used_by_its_own_priority_first_and_taken_by_nobody_below():
     assert [ceiling.slots for ceiling in state().capacity.ceilings()] == [2, 3, 4]
     # Critical work in its own reserve takes nothing from the others.
-    assert state((2, 0, 1)).left("background").slots == 0
-    assert state((1, 0, 1)).left("background").slots == 1
+    assert state((2, 0, 1)).available("background").slots == 0
+    assert state((1, 0, 1)).available("background").slots == 1
     # What it has beyond its reserve, the others miss.
-    assert state((0, 0, 3)).left("background").slots == 1
-    assert state((2, 0, 0)).left("critical").slots == 2
-    assert state((2, 1, 0)).left("user_initiated").slots == 0
-    assert state((2, 1, 0)).left("critical").slots == 1
+    assert state((0, 0, 3)).available("background").slots == 1
+    assert state((2, 0, 0)).available("critical").slots == 2
+    assert state((2, 1, 0)).available("user_initiated").slots == 0
+    assert state((2, 1, 0)).available("critical").slots == 1
 
 
 @pytest.mark.spec("§8.3")
@@ -87,15 +87,17 @@ def test_nobody_below_takes_what_is_kept_for_a_priority(capacity, keeping, wishe
     """Those below are served as long as something is left for them."""
     held = [NOTHING, NOTHING, NOTHING]
     for rank, wanted in wishes:
-        if rank < keeping and capacity.left(CAPACITY_PRIORITIES[rank], tuple(held)).covers(wanted):
+        if rank < keeping and capacity.available(CAPACITY_PRIORITIES[rank], tuple(held)).covers(
+            wanted
+        ):
             held[rank] += wanted
     name = CAPACITY_PRIORITIES[keeping]
-    assert capacity.left(name, tuple(held)).covers(capacity.reserves.get(name, NOTHING))
+    assert capacity.available(name, tuple(held)).covers(capacity.reserves.get(name, NOTHING))
 
 
 @given(capacity=capacities(), held=HELD)
 def test_more_is_left_for_a_higher_priority(capacity, held):
-    left = [capacity.left(name, held) for name in CAPACITY_PRIORITIES]
+    left = [capacity.available(name, held) for name in CAPACITY_PRIORITIES]
     for lower, higher in pairwise(left):
         assert higher.covers(lower)
 
@@ -160,7 +162,7 @@ def test_the_course_follows_from_what_is_left_alone(held, capacity, wanted):
     seen = CapacityState(capacity, held)
     for name in CAPACITY_PRIORITIES:
         runs = course_of(seen, name, wanted).action == "run"
-        assert runs is (name == "critical" or seen.left(name).covers(wanted))
+        assert runs is (name == "critical" or seen.available(name).covers(wanted))
 
 
 @pytest.mark.spec("§14.5")

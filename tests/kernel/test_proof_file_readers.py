@@ -11,9 +11,9 @@ import pytest
 
 from kernel.ledger.ledger import blob_commitment
 from kernel.proof import proof_file, signing_keys
-from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, signed_checkpoint
+from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, sign_checkpoint
 from kernel.proof.merkle_tree import leaf_hash
-from kernel.proof.proof_file import FORMAT, ProofFileInvalid, verified
+from kernel.proof.proof_file import FORMAT, ProofFileInvalid, verify_proof_file
 from kernel.proof.signed_note import NoteSignature
 from kernel.proof.signing_keys import is_key_name
 from kernel.proof.verification import ProofInvalid
@@ -33,7 +33,7 @@ def without_absent(document):
 
 def noted(row):
     """The note of a log of one row."""
-    return signed_checkpoint(Checkpoint(ORIGIN, 1, leaf_hash(row.encode())), [KEY])
+    return sign_checkpoint(Checkpoint(ORIGIN, 1, leaf_hash(row.encode())), [KEY])
 
 
 def file_of(kind, verb, effect, *, note=lambda signed: signed, **members):
@@ -151,7 +151,7 @@ REFUSED = [
 
 def judged(content):
     try:
-        return verified(content.encode(), KEY.verifier.vkey)
+        return verify_proof_file(content.encode(), KEY.verifier.vkey)
     except ProofFileInvalid:
         return None
 

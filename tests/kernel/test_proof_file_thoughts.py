@@ -21,9 +21,9 @@ from kernel.audit.proofs import proof_document, thought
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger, blob_commitment
 from kernel.ledger.store.memory import MemoryStore
-from kernel.proof.checkpoint import Checkpoint, signed_checkpoint
+from kernel.proof.checkpoint import Checkpoint, sign_checkpoint
 from kernel.proof.merkle_tree import inclusion_path, leaf_hash, root_of
-from kernel.proof.proof_file import FORMAT, ProofFileInvalid, verified
+from kernel.proof.proof_file import FORMAT, ProofFileInvalid, verify_proof_file
 from kernel.proof.seals import signatures_of
 from kernel.proof.signing_keys import KeyKind
 from kernel.proof.tiles import subtree_root
@@ -99,7 +99,7 @@ def made(changes=None, *, signers=(SIGNER,), number=None, second=None, **envelop
     row["envelope_payload_blob_ref"] = blob_commitment(SALT, text.encode())
     row_text = json.dumps(row)
     stated = Checkpoint(ORIGIN, 1, leaf_hash(row_text.encode()))
-    note = signed_checkpoint(stated, [KEY]).to_bytes().decode()
+    note = sign_checkpoint(stated, [KEY]).to_bytes().decode()
     return {
         "format": FORMAT,
         "kind": "thought",
@@ -116,7 +116,7 @@ def made(changes=None, *, signers=(SIGNER,), number=None, second=None, **envelop
 def judged(document):
     content = json.dumps(document).encode()
     try:
-        return verified(content, KEY.verifier.vkey)
+        return verify_proof_file(content, KEY.verifier.vkey)
     except ProofFileInvalid:
         return None
 
@@ -224,7 +224,7 @@ def test_a_seal_in_the_archive_proves_as_before():
     with ledger.view() as view:
         tree = view.log_tree()
         stated = Checkpoint(ORIGIN, tree.size, tree.root())
-        note = signed_checkpoint(stated, [KEY]).to_bytes().decode()
+        note = sign_checkpoint(stated, [KEY]).to_bytes().decode()
         subject = thought(view, "s:t-1", with_content=True)
         document = proof_document("thought", subject, tree, tree.size, note)
     assert judged(document)["content"] == "what"

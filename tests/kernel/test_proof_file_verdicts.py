@@ -12,8 +12,8 @@ import pytest
 
 from kernel.proof import proof_file
 from kernel.proof.checkpoint import SignedCheckpoint
-from kernel.proof.checkpoint_verdict import CheckpointVerdict, judged
-from kernel.proof.proof_file import ProofFileInvalid, verified
+from kernel.proof.checkpoint_verdict import CheckpointVerdict, judge_checkpoint
+from kernel.proof.proof_file import ProofFileInvalid, verify_proof_file
 from kernel.proof.signed_note import NOTE_BYTES_MAX, SignedNote
 from kernel.proof.signing_keys import KeyKind
 from kernel.proof.witness_policy import PolicyInvalid, WitnessPolicy
@@ -42,7 +42,7 @@ def file_of(note):
 def ours(note, policy, vkeys=()):
     """The verdict of the library, None where it is invalid."""
     try:
-        judgement = judged(note, WitnessPolicy.of_bytes(policy))
+        judgement = judge_checkpoint(note, WitnessPolicy.of_bytes(policy))
     except PolicyInvalid:
         return None
     document = judgement.document()
@@ -53,7 +53,7 @@ def ours(note, policy, vkeys=()):
 
 def of_the_file(note, policy):
     try:
-        return shared(verified(file_of(note), policy=policy))
+        return shared(verify_proof_file(file_of(note), policy=policy))
     except ProofFileInvalid:
         return None
 
@@ -75,9 +75,9 @@ def a_note(chance):
     keys = [key for key in LOG.keys if chance.randrange(3)]
     note = SignedLog(7, keys=keys or [log_key(seed=b"x")]).signed(chance.randint(0, 7))
     for key in chance.sample([*WITNESSES, STRANGER], chance.randint(0, 4)):
-        note = note.signed_by(key, chance.choice(TIMES_S))
+        note = note.sign(key, chance.choice(TIMES_S))
     if not chance.randrange(6):
-        other = SignedLog(7, 3).signed(7).signed_by(chance.choice(WITNESSES), 7)
+        other = SignedLog(7, 3).signed(7).sign(chance.choice(WITNESSES), 7)
         note = note.with_signatures(other.note.signatures[-1:])
     if not chance.randrange(4):
         lines = chance.sample(note.note.signatures, len(note.note.signatures))
@@ -148,7 +148,7 @@ def test_ours_and_the_script_give_one_verdict(cases):
 
 
 W = [key.verifier.vkey for key in WITNESSES]
-GOOD = LOG.signed(5).signed_by(WITNESSES[0], 7).to_bytes()
+GOOD = LOG.signed(5).sign(WITNESSES[0], 7).to_bytes()
 
 
 POLICIES = [
@@ -225,11 +225,11 @@ def test_notes_are_read_alike():
 def test_of_several_keys_of_a_log_each_must_have_signed():
     one_signed = SignedLog(7, keys=LOG.keys[:1]).signed(5).to_bytes()
     first, second = (key.vkey for key in LOG.verifiers)
-    assert verified(file_of(one_signed), first)["verdict"] == "unwitnessed"
-    assert verified(file_of(GOOD), first, second)["verifies"]
+    assert verify_proof_file(file_of(one_signed), first)["verdict"] == "unwitnessed"
+    assert verify_proof_file(file_of(GOOD), first, second)["verifies"]
     for vkeys in ((first, second), (second,), (log_key("other").verifier.vkey, first), ()):
         with pytest.raises(ProofFileInvalid):
-            verified(file_of(one_signed), *vkeys)
+            verify_proof_file(file_of(one_signed), *vkeys)
     if NODE is not None:
         content = file_of(one_signed).hex()
         question = {"kind": "file", "content": content, "policy": None}
@@ -240,7 +240,7 @@ def test_of_several_keys_of_a_log_each_must_have_signed():
 
 
 ML_DSA_NOTE = (
-    SignedLog(7, keys=(log_key(), ML_DSA_LOG)).signed(5).signed_by(ML_DSA_WITNESS, 7).to_bytes()
+    SignedLog(7, keys=(log_key(), ML_DSA_LOG)).signed(5).sign(ML_DSA_WITNESS, 7).to_bytes()
 )
 ML_DSA_POLICY = (
     f"log {ML_DSA_LOG.verifier.vkey}\nlog {log_key().verifier.vkey}\n"
@@ -249,10 +249,10 @@ ML_DSA_POLICY = (
 
 
 def test_signatures_of_ml_dsa_44_count_where_they_can_be_verified():
-    proved = verified(file_of(ML_DSA_NOTE), policy=ML_DSA_POLICY)
+    proved = verify_proof_file(file_of(ML_DSA_NOTE), policy=ML_DSA_POLICY)
     assert (proved["verdict"], proved["not_verified"]) == ("witnessed", [])
     assert shared(proved) == ours(ML_DSA_NOTE, ML_DSA_POLICY)
-    assert verified(file_of(ML_DSA_NOTE), ML_DSA_LOG.verifier.vkey)["verifies"]
+    assert verify_proof_file(file_of(ML_DSA_NOTE), ML_DSA_LOG.verifier.vkey)["verifies"]
     place = ML_DSA_NOTE.rindex(b"\n", 0, -1) - 90
     changed = (
         ML_DSA_NOTE[:place]
@@ -264,7 +264,9 @@ def test_signatures_of_ml_dsa_44_count_where_they_can_be_verified():
 
 def test_what_cannot_be_verified_does_not_count_and_is_named(monkeypatch):
     monkeypatch.setattr(proof_file, "MLDSA44PublicKey", None)
-    assert_not_counted(lambda vkeys, policy: verified(file_of(ML_DSA_NOTE), *vkeys, policy=policy))
+    assert_not_counted(
+        lambda vkeys, policy: verify_proof_file(file_of(ML_DSA_NOTE), *vkeys, policy=policy)
+    )
 
 
 @needs_node

@@ -26,7 +26,7 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.quarantine import (
     RangeQuarantined,
     SequenceRange,
-    merged,
+    merge_ranges,
     without,
 )
 from kernel.ledger.store.memory import MemoryStore
@@ -336,7 +336,7 @@ def rows_in(listed: Any) -> set[int]:
 
 @given(RANGES, RANGES)
 def test_ranges_are_sets_of_rows(some, known):
-    apart = merged(some)
+    apart = merge_ranges(some)
     assert rows_in(apart) == rows_in(some)
     assert all(each.last + 1 < following.first for each, following in pairwise(apart))
     assert rows_in(without(some, known)) == rows_in(some) - rows_in(known)

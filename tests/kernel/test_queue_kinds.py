@@ -7,7 +7,6 @@ import pytest
 from pydantic import BaseModel
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.store.memory import MemoryStore
 from kernel.values.priorities import QueuePriority
 from kernel.work import queue_kinds
 from kernel.work.contents import BINDING_QUEUE
@@ -15,7 +14,7 @@ from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close
 from kernel.work.queue_kinds import QUEUES_MAX, QueueKind, register_queue
 from kernel.work.requests import WorkRequest, enqueue, outcome_of, status_of
-from tests.kernel.build import FakeHost, findings
+from tests.kernel.build import findings
 from workers.worker import arq_runner
 
 ROOT = Path(__file__).parents[2]
@@ -35,11 +34,6 @@ class Parcel(BaseModel):
 def kind(name: str = PARCELS, **changes: object) -> QueueKind:
     fields = {"content": Parcel, "item_key": "parcel_id", "priorities": ROWS}
     return QueueKind(name, **{**fields, "default_priority": "background", **changes})  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger.create(MemoryStore(), FakeHost().host)
 
 
 @pytest.fixture

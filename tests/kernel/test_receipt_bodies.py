@@ -74,11 +74,11 @@ def test_a_receipt_has_the_fields_that_the_specification_gives_it(kind):
 
 
 @pytest.mark.spec("§17.6")
-@pytest.mark.parametrize("kind", RECEIPT_KINDS)
-def test_a_kind_says_how_long_it_is_kept_and_what_it_says(kind):
-    row = RECEIPT_KINDS[kind]
-    assert issubclass(row.body, ReceiptBody)
-    assert (row.retention == "durable") == (row.days is None)
+def test_a_kind_says_how_long_it_is_kept_and_what_it_says():
+    for kind in RECEIPT_KINDS:
+        row = RECEIPT_KINDS[kind]
+        assert issubclass(row.body, ReceiptBody)
+        assert (row.retention == "durable") == (row.days is None)
 
 
 @pytest.mark.parametrize(
@@ -101,18 +101,18 @@ def test_a_body_is_frozen_strict_and_closed(model):
     assert nested or not model.model_fields.keys() & (HEADER_FIELDS - repeated)
 
 
-@pytest.mark.parametrize("kind", RECEIPT_KINDS)
-def test_a_body_of_another_form_is_refused_before_anything_is_written(kind):
-    ledger = memory_ledger()
-    before = everything(ledger)
-    for body in ({"unheard": 1}, {"receipt_id": "x"}, {"emitted_at": "x"}):
-        with (
-            pytest.raises(ReceiptBodyInvalid, match=kind) as refused,
-            ledger.transaction() as transaction,
-        ):
-            append_receipt(transaction, "r", Receipt(kind, body), "op")
-        assert refused.value.code == "receipt_body_invalid"
-    assert everything(ledger) == before
+def test_a_body_of_another_form_is_refused_before_anything_is_written():
+    for kind in RECEIPT_KINDS:
+        ledger = memory_ledger()
+        before = everything(ledger)
+        for body in ({"unheard": 1}, {"receipt_id": "x"}, {"emitted_at": "x"}):
+            with (
+                pytest.raises(ReceiptBodyInvalid, match=kind) as refused,
+                ledger.transaction() as transaction,
+            ):
+                append_receipt(transaction, "r", Receipt(kind, body), "op")
+            assert refused.value.code == "receipt_body_invalid"
+        assert everything(ledger) == before
 
 
 def test_a_kind_that_nobody_knows_is_refused():

@@ -13,17 +13,16 @@ from actors.commit.receipt_units import SealReceiptsUnit
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
-from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
 from kernel.proof.merkle_tree import leaf_hash
 from kernel.records import receipt_seals
 from kernel.records.receipt_seals import (
     ReceiptRange,
+    last_sealed_receipt,
     not_under_the_tree,
     range_of,
     range_to_seal,
     range_with,
-    sealed_last,
 )
 from kernel.verify import verify
 from kernel.verify.since import KeptTree, verify_since
@@ -32,11 +31,6 @@ from tests.kernel.jobs import do_jobs, seal_receipts, unit
 from tests.kernel.tampering import Copy, forge_outcome
 
 pytestmark = pytest.mark.spec("§17.5", "§17.6")
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger.create(MemoryStore(), FakeHost().host)
 
 
 def root_of(leaves: list[bytes]) -> bytes:
@@ -147,12 +141,12 @@ def test_a_range_is_bounded_and_many_receipts_make_one_due(
     monkeypatch.setattr(receipt_seals, "RECEIPTS_AT_ONCE", 3)
     do_jobs(ledger, *({"n": number} for number in range(5)))
     assert seal_receipts(ledger) is not None
-    assert ledger.read(sealed_last) == 4
+    assert ledger.read(last_sealed_receipt) == 4
     assert behind(ledger) == 0
     assert seal_receipts(ledger) is not None, "more than a range waits"
-    assert ledger.read(sealed_last) == 8
+    assert ledger.read(last_sealed_receipt) == 8
     assert seal_receipts(ledger) is not None
-    assert ledger.read(sealed_last) == 12
+    assert ledger.read(last_sealed_receipt) == 12
     assert seal_receipts(ledger) is None
     assert findings(ledger) == ()
     assert ledger.read(lambda view: range_with(view, 13)) is None

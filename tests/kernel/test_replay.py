@@ -28,7 +28,6 @@ from tests.kernel.build import (
     everything,
     findings,
     link,
-    memory_ledger,
     output,
     receipts_of_kind,
     submit,
@@ -45,11 +44,6 @@ BLOCKING = "blocked_on_fingerprint_mismatch"
 STRATEGIES = ("record_only", BLOCKING)
 
 pytestmark = pytest.mark.spec("INV-A-REPLAY-LLM-1")
-
-
-@pytest.fixture
-def ledger():
-    return memory_ledger()
 
 
 @pytest.fixture

@@ -43,6 +43,12 @@ def test_the_example_of_the_specification_is_read():
     assert [witness.url for witness in policy.witnesses][:2] == [None, "https://x2.example"]
 
 
+def test_a_policy_is_written_as_it_is_read():
+    policy = WitnessPolicy.of_bytes(EXAMPLE.replace("X3", "\u00e9").encode("latin-1"))
+    assert WitnessPolicy.of_bytes(policy.to_bytes()) == policy
+    assert WitnessPolicy().to_bytes() == b"quorum none\n"
+
+
 @pytest.mark.parametrize(
     ("cosigned", "is_met"),
     [

@@ -39,11 +39,6 @@ from tests.extraction_steps import extraction_step
 from tests.kernel.build import create, findings, ledger_on, memory_ledger, receipts_of_kind, submit
 
 
-@pytest.fixture
-def ledger() -> Ledger:
-    return memory_ledger()
-
-
 def binding(key: str = "k-1", **content: Any) -> WorkRequest:
     stated = {"binding_id": "b-1", "source_event_id": "e-1", **content}
     return WorkRequest(BINDING_QUEUE, key, stated)
@@ -473,9 +468,9 @@ def test_the_suspended_of_a_cycle_go_first_in_the_order_of_their_suspension():
         suspend(ledger, ids[place])
     with ledger.view() as view:
         requests = view.open_requests()
-        since = ready_requests.suspended_since(view, requests)
+        since = ready_requests.suspension_times(view, requests)
         plan = ready_requests.fan_out_of(view, "e-1", 0, fan_out_max=4)
-        assert ready_requests.suspended_since(view, []) == {}
+        assert ready_requests.suspension_times(view, []) == {}
     assert [*since] == [ids[4], ids[1], ids[3]]
     assert [*since.values()] == sorted(since.values())
     assert plan.admitted == {ids[4], ids[1], ids[3], ids[0]}

@@ -81,22 +81,21 @@ def put(toy_id, **fields):
     return envelope("toy_write", [effect("toy_write", toy_id, **fields)])
 
 
-def wrote(ledger, *documents):
+def wrote(ledger, host, *documents):
     for document in documents:
         assert code_of(submit(ledger, document, submitter="orchestrator")) is None, document
-        ledger.host_of_test.time_us += 60_000_000
+        host.time_us += 60_000_000
 
 
 def main():
     host = FakeHost()
     ledger = Ledger.create(MemoryStore(), host.host)
-    ledger.host_of_test = host
     first, second = put("bear", box="a"), put("train", box="a")
-    wrote(ledger, first, second)
+    wrote(ledger, host, first, second)
     assert code_of(submit(ledger, put("ball", box="a"))) == "box_full"
     moved = put("train", box="b")
-    wrote(ledger, moved, put("ball", box="a"))
-    wrote(ledger, envelope("toy_retract", [effect("toy_retract", "bear")]))
+    wrote(ledger, host, moved, put("ball", box="a"))
+    wrote(ledger, host, envelope("toy_retract", [effect("toy_retract", "bear")]))
 
     # Two that had not seen each other.
     mine = put("train", box="c", owner_ref="x")
@@ -110,11 +109,13 @@ def main():
     # Undone: the record is what it was.
     last = put("ball", box="e")
     host.time_us += 60_000_000
-    wrote(ledger, last)
+    wrote(ledger, host, last)
     with ledger.transaction() as transaction:
         rollback_operation(Kernel(), transaction, last["operation_id"])
     with ledger.view() as view:
-        assert view.record(TOYS, "ball")["payload"]["box"] == "a"
+        ball = view.record(TOYS, "ball")
+        assert ball is not None
+        assert ball["payload"]["box"] == "a"
         assert verify(view).findings == ()
         replayed = list(reproduce_range(view, 1, view.head().ec_sequence_number))
         assert [

@@ -118,11 +118,11 @@ CONTRADICTING: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("source_binding_create", "node_write", {}),
     ("source_binding_create", "node_write", {"node_kind": "Note"}),
     *(
-        ("source_binding_create", "node_write", {"node_kind": "SourceBinding", **fields})
-        for fields in (
-            {"state": "active"},
-            {"field_lock": []},
-            *({"lifecycle_state": state} for state in ("fired", "disabled", "evaluated", None)),
+        ("source_binding_create", "node_write", {"node_kind": "SourceBinding", field: value})
+        for field, value in (
+            ("state", "active"),
+            ("field_lock", []),
+            *(("lifecycle_state", state) for state in ("fired", "disabled", "evaluated", None)),
         )
     ),
     ("source_binding_create", "binding_generation_advance", {"binding_generation_id": "2"}),

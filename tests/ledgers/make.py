@@ -21,8 +21,8 @@ from kernel.model.rules_version import RULES_VERSION
 from kernel.rollback.execute import rollback_operation
 from kernel.transaction.kernel import Kernel
 from tests.kernel.build import FakeHost, adapt, create, submit
+from tests.kernel.honest import write_honestly
 from tests.kernel.lites import lite, migrated
-from tests.kernel.test_verify import write_honestly
 
 FOLDER = Path(__file__).parent
 PAGE_BYTES = 512

@@ -16,8 +16,8 @@ def _examples(count: int) -> settings:
 
 
 FAMILY = _examples(1_000)
-"""1,000 examples for each family, 10,000 with HYPOTHESIS_PROFILE=nightly, 50 against mutants and in
-`make test-fast`."""
+"""1,000 examples for a property of each family, 10,000 with HYPOTHESIS_PROFILE=nightly, 50 against
+mutants and in `make test-fast`."""
 
 BESIDE = _examples(250)
-"""A quarter of that for what a family has beside the words of §3.8.1, otherwise the same."""
+"""A quarter of that for the other properties of a family, otherwise the same."""

@@ -37,7 +37,7 @@ class SwitchedLeases:
             Amount(cost=self.held.get(rank, 0.0))
             for rank in ("background", "user_initiated", "critical")
         )
-        left = CAPACITY.left(name, held).cost if self.known else 0.0
+        left = CAPACITY.available(name, held).cost if self.known else 0.0
         ceiling = CAPACITY.ceiling(name).cost
         return CapacityGrant(left > 0, max(0.0, left), "lease", 7, ceiling, self.known)
 

@@ -67,7 +67,7 @@ def test_every_primitive_is_undone_and_every_verb_is_composed():
     for verb in SEMANTIC_VERBS.values():
         for required in verb.requires:
             assert any(
-                verb.satisfied_by(required, frozenset({name})) for name in admissible(verb)
+                verb.is_satisfied_by(required, frozenset({name})) for name in admissible(verb)
             ), verb.name
     assert {kind for verb in SEMANTIC_VERBS.values() for kind in admissible(verb)} == set(
         EFFECT_KINDS

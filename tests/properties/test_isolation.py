@@ -17,7 +17,7 @@ from actors.synthesis.prompt import (
     parse_prompt,
 )
 from kernel.values.canonical import canonicalize, sha256_hex
-from tests.properties.family import FAMILY
+from tests.properties.family import BESIDE, FAMILY
 
 pytestmark = pytest.mark.spec("PT-8", "INV-MVC-3")
 
@@ -99,7 +99,7 @@ JSON = st.recursive(
 )
 
 
-@FAMILY
+@BESIDE
 @given(text=TEXTS, metadata=st.dictionaries(NAMES, JSON, max_size=3))
 def test_metadata_of_every_shape_is_wrapped_whole_as_it_is_taken_in(text, metadata):
     intent = CreateSource(

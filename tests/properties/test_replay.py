@@ -207,7 +207,7 @@ def expected_reasons(transaction, models, strategy):
 
 
 @pytest.mark.spec("PT-3", "INV-A-REPLAY-LLM-1", "V3-AT-24")
-@FAMILY
+@BESIDE
 @given(STEPS)
 def test_another_model_blocks_what_asked_one_and_what_follows_and_is_never_asked(steps):
     ledger, models = recorded(steps)

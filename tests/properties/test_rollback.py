@@ -179,7 +179,7 @@ def test_an_epoch_goes_back_whole_and_names_what_does_not(place, length):
 
 
 @pytest.mark.spec("PT-4", "§5.4")
-@FAMILY
+@BESIDE
 @given(st.integers(1, 9), st.integers(0, 9), st.sampled_from(["nodes", "edges", None]))
 def test_a_rebuild_gives_the_state_that_the_log_gives_and_performs_nothing(
     place, checkpoint, damaged

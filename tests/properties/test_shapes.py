@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+from itertools import cycle
 from typing import get_args
 from unittest.mock import patch
 
@@ -115,8 +116,8 @@ def new_store(request, tmp_path):
 def both_ways(new_store, steps, actor):
     """Return what the steps come to with the table of shapes, and without it."""
     outcomes = []
-    for judged in (shapes.checks_left, generally):
-        checks_left = patch("kernel.transaction.kernel.checks_left", judged)
+    for judged in (shapes.remaining_checks, generally):
+        checks_left = patch("kernel.transaction.kernel.remaining_checks", judged)
         with contextlib.closing(new_store()) as store, checks_left:
             outcomes.append(recorded(store, copy.deepcopy(steps), actor))
     return outcomes
@@ -125,7 +126,7 @@ def both_ways(new_store, steps, actor):
 @pytest.mark.slow
 @pytest.mark.spec("K4")
 @settings(
-    max_examples=max(8, settings().max_examples // 10),
+    max_examples=max(5, settings().max_examples // 10),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=st.lists(STEPS, max_size=8), actor=st.sampled_from(["user", "system"]))
@@ -181,7 +182,7 @@ def passed_by(transaction, document, submitter):
     if isinstance(parsed, Refusal):
         return []
     submission = KERNEL.submission_of(transaction, parsed, submitter)
-    left = shapes.checks_left(submission)
+    left = shapes.remaining_checks(submission)
     out = [(name, check) for name, check in CHECKS if (name, check) not in left]
     for name, check in out:
         assert check(submission) is None, (name, check, document)
@@ -196,15 +197,16 @@ def test_no_change_of_an_envelope_is_passed_by_a_check_that_refuses_it(place):
     effects = range(len(document["primitive_effects"]))
     paths = [(f"primitive_effects.{n}.{name}", value) for n in effects for name, value in CHANGES]
     out = 0
+    # Each change is of one of them, and at the next place of the other.
+    submitters = cycle(["orchestrator", "caller"] if place % 2 else ["caller", "orchestrator"])
     with standing_at(place) as transaction:
         document = informed(transaction, document)
-        for path, value in [*paths, *ENVELOPE_CHANGES]:
+        for (path, value), submitter in zip([*paths, *ENVELOPE_CHANGES], submitters, strict=False):
             try:
                 spoiled = changed(document, {path: value})
             except KeyError:
                 continue  # there is nothing to take out
-            for submitter in ("orchestrator", "caller"):
-                out += len(passed_by(transaction, spoiled, submitter))
+            out += len(passed_by(transaction, spoiled, submitter))
     assert out > 0
 
 
@@ -227,6 +229,6 @@ def test_the_table_is_bounded(monkeypatch):
     monkeypatch.setattr(shapes, "KEPT", {})
     for place in range(len(COURSE)):
         with standing_at(place) as transaction:
-            parsed = parse(informed(transaction, COURSE[place]))
-            shapes.checks_left(KERNEL.submission_of(transaction, parsed, "caller"))
+            parsed = parse(informed(transaction, renamed(COURSE[place])))
+            shapes.remaining_checks(KERNEL.submission_of(transaction, parsed, "caller"))
             assert len(shapes.KEPT) <= 3

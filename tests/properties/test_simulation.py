@@ -105,7 +105,7 @@ def test_simulating_any_operation_at_any_place_of_the_course_changes_no_state(
 def test_what_was_previewed_is_what_submitting_it_does(place):
     ledger = at(place)
     with ledger.view() as view:
-        document = informed(view, COURSE[place])
+        document = informed(view, {**COURSE[place]})
     state = shown(simulate(ledger, document))
     assert state.would_be_rejected is None
     result = submit(ledger, document, submitter="orchestrator")

@@ -216,7 +216,7 @@ def test_the_cases_update_understandings_and_use_spans_without_a_source(ledger):
     assert len(CASES) == len(NAMES) * 2 * len(WITHOUT_A_SOURCE)
 
 
-@FAMILY
+@BESIDE
 @given(WAYS, st.lists(good_spans(), min_size=1, max_size=2), SHOWN)
 def test_with_spans_it_is_shown_with_spans(ledger, way, good, shown):
     document = written(way, {"source_spans": good, "display_kind": shown})

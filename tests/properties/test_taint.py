@@ -36,14 +36,14 @@ def ledger():
 
 
 @pytest.mark.spec("§7.2")
-@FAMILY
+@BESIDE
 @given(CLASSES, st.integers(1, 6))
 def test_a_class_mixed_with_itself_stays_what_it_is(restriction, times):
     assert max_visibility_class([restriction] * times) == restriction
 
 
 @pytest.mark.spec("§7.2")
-@FAMILY
+@BESIDE
 @given(st.data(), TAINTS)
 def test_the_order_of_the_sources_does_not_matter(data, taint):
     mixed = data.draw(st.permutations(taint))
@@ -51,7 +51,7 @@ def test_the_order_of_the_sources_does_not_matter(data, taint):
 
 
 @pytest.mark.spec("§7.2")
-@FAMILY
+@BESIDE
 @given(TAINTS, TAINTS, TAINTS)
 def test_sources_may_be_mixed_in_steps(first, other, third):
     inner = max_visibility_class([*other, *third])

@@ -604,9 +604,9 @@ TIMEOUT_S = 7200 if NIGHTLY else 300
 SHARE = (
     {"memory": 1, "sqlite": 3, "postgres": 6}
     if NIGHTLY
-    else {"memory": 1, "sqlite": 10, "postgres": 25}
+    else {"memory": 1, "sqlite": 5, "postgres": 10}
 )
-"""Of how many courses a kind of store takes one; all groups together take 1,125 in memory, and
+"""Of how many courses a kind of store takes one; all groups together take 450 in memory, and
 135,000 on all stores in the nightly profile."""
 
 
@@ -614,7 +614,7 @@ SHARE = (
 @pytest.mark.parametrize("kinds", range(len(ALIKE)), ids=lambda group: ALIKE[group][0])
 def test_a_record_is_what_the_operations_in_effect_come_to(ledgers, kinds, request):
     store, ledger = request.node.callspec.params["ledgers"], ledgers()
-    examples = FAMILY.max_examples if NIGHTLY else FAMILY.max_examples // 8
+    examples = FAMILY.max_examples if NIGHTLY else FAMILY.max_examples // 20
 
     @settings(FAMILY, max_examples=examples // SHARE[store])
     @given(courses(ALIKE[kinds]))

@@ -17,11 +17,11 @@ from kernel.work.ready_requests import first_of_each_run
 from kernel.work.reports import (
     BindingSuspended,
     CapacityRejected,
-    GivenUp,
     TransitionDue,
 )
 from kernel.work.requests import WorkRequest, request_id_of
 from tests.actors.harness import bench_on
+from tests.kernel.attempts import given_up
 from tests.kernel.binding_world import of_nobody
 from tests.kernel.build import FakeHost, adapt, create, submit
 from tests.kernel.extractions import completeness
@@ -74,7 +74,7 @@ def of_extraction(key: str, kind: str) -> Any:
     if kind == "cancel":
         return CancelRequestUnit(request_id, "why")
     if kind == "given up":
-        return WorkReportUnit(GivenUp(request_id=request_id, error_signature="broken"))
+        return WorkReportUnit(given_up(request_id=request_id, error_signature="broken"))
     return WorkReportUnit(TransitionDue(request_id=request_id))
 
 

@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from queues.embedded.server import find_server
+from queues.leases.capacity_leases import CapacityLeases
 from queues.queue.work_queue import WorkQueue
 from tests.ports import free_port
 from tests.queues.servers import REAL_SERVERS, ServerMissingError, running
@@ -136,3 +137,8 @@ def _answers(url: str) -> bool:
 async def server_time_s(redis: Redis) -> float:
     seconds, microseconds = await redis.time()
     return float(seconds) + microseconds / 1e6
+
+
+@pytest.fixture
+def leases(redis: Redis, clock: VirtualClock) -> CapacityLeases:
+    return CapacityLeases(redis, clock)

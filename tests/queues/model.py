@@ -4,14 +4,15 @@ The scripts are held against this. Each rule of the README is one method here, s
 of lists and sets.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
+from typing import cast
 
 from redis.asyncio import Redis
 
+from kernel.work.retry_policy import WORKER_ENDS_MAX as ENDS_MAX
 from queues.queue.items import Lineage, NewItem
 from queues.queue.priorities import Priority
-from queues.queue.retries import ENDS_MAX, MAX_ATTEMPTS
 from queues.queue.work_queue import WorkQueue
 
 VISIBILITY_MS = 1000
@@ -63,7 +64,7 @@ class ModelItem:
 
     @property
     def is_worn_out(self) -> bool:
-        return self.attempt >= MAX_ATTEMPTS or (self.ends or 0) >= ENDS_MAX
+        return (self.ends or 0) >= ENDS_MAX
 
     def absorb(self) -> None:
         if self.successor and not self.is_worn_out:
@@ -248,7 +249,8 @@ async def buried(redis: Redis, queue: WorkQueue) -> dict[str, list[str]]:
     """Return the causes that are buried, by key and in order of arrival."""
     causes = {}
     for key in await redis.zrange(f"{queue.prefix}dead", 0, -1):
-        record = await redis.hgetall(f"{queue.prefix}dead-item:{key.decode()}")
+        reply = redis.hgetall(f"{queue.prefix}dead-item:{key.decode()}")
+        record = await cast("Awaitable[dict[bytes, bytes]]", reply)
         orders = {
             field[2:].decode(): int(value.partition(b"\0")[0])
             for field, value in record.items()

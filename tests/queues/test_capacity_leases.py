@@ -9,15 +9,10 @@ from queues.leases.capacity_leases import CapacityLeases
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def leases(redis, clock) -> CapacityLeases:
-    return CapacityLeases(redis, clock)
-
-
 async def test_no_more_holders_than_slots(leases) -> None:
     taken = [await leases.acquire("gpu", 2, f"w{n}", 1000) for n in range(4)]
     assert [lease is not None for lease in taken] == [True, True, False, False]
-    assert [lease.holder for lease in await leases.held("gpu")] == ["w0", "w1"]
+    assert [lease.holder for lease in await leases.active_leases("gpu")] == ["w0", "w1"]
 
 
 async def test_tokens_increase_for_ever(leases, clock) -> None:
@@ -33,12 +28,12 @@ async def test_tokens_increase_for_ever(leases, clock) -> None:
 async def test_an_expired_lease_frees_its_slot_and_cannot_be_renewed(leases, clock) -> None:
     old = await leases.acquire("gpu", 1, "w1", 1000)
     clock.advance(1000)
-    assert await leases.held("gpu") == []
+    assert await leases.active_leases("gpu") == []
     assert not await leases.renew(old, 1000)
     new = await leases.acquire("gpu", 1, "w2", 1000)
     assert new.token > old.token
     assert not await leases.release(old)
-    assert await leases.held("gpu") == [new]
+    assert await leases.active_leases("gpu") == [new]
 
 
 async def test_a_renewed_lease_lasts_from_now(leases, clock) -> None:
@@ -57,7 +52,7 @@ async def test_a_holder_that_asks_again_keeps_one_slot_under_a_new_token(leases)
     assert second.token > first.token
     assert not await leases.renew(first, 1000)
     assert not await leases.release(first)
-    assert await leases.held("gpu") == [second]
+    assert await leases.active_leases("gpu") == [second]
 
 
 async def test_a_released_slot_is_free_at_once(leases) -> None:
@@ -116,7 +111,7 @@ def test_whatever_happens_there_are_never_more_holders_than_slots(steps) -> None
             elif step == "free" and holder in own:
                 await leases.release(own.pop(holder))
             now[0] += 10 if step == "pass" else 1
-            held = await leases.held("r")
+            held = await leases.active_leases("r")
             assert len(held) <= 2
             assert {lease.holder for lease in held} == {
                 lease.holder for lease in own.values() if lease.expires_at_ms > now[0]

@@ -16,6 +16,7 @@ from queues.leases.capacity_leases import CapacityLeases
 from queues.queue.items import NewItem
 from queues.queue.work_queue import WorkQueue
 from tests.queues.conftest import VirtualClock, server_time_s
+from tests.wall_clock import hold_at_night
 
 pytestmark = pytest.mark.anyio
 
@@ -228,5 +229,5 @@ async def test_on_a_server_whose_clock_steps_back_claims_and_leases_end_in_their
             await anyio.sleep(0.1)
             returned += await queue.reap()
             lease = lease or await leases.acquire("gpu", 1, "living", 60_000)
-    assert time.monotonic() - stepped_at_s <= held_s + slack_s
+    hold_at_night(time.monotonic() - stepped_at_s, held_s + slack_s)
     await redis.aclose()

@@ -80,7 +80,7 @@ async def use_leases(redis: Redis) -> None:
     leases = CapacityLeases(redis)
     lease = await leases.acquire("authority-recompute", 4, "w/1", 5000)
     assert lease is None or await leases.renew(lease, 5000)
-    await leases.held("authority-recompute")
+    await leases.active_leases("authority-recompute")
     await leases.state("authority-recompute", Capacity.of_slots(4))
 
 

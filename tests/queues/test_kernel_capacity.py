@@ -29,11 +29,6 @@ TEN = Capacity(Amount(float("inf"), 10.0), {"critical": Amount(cost=2.0)})
 
 
 @pytest.fixture
-def leases(redis, clock) -> CapacityLeases:
-    return CapacityLeases(redis, clock)
-
-
-@pytest.fixture
 def gateway(leases, clock):
     """A process that draws on the leases."""
 

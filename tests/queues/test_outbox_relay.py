@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView, Request
-from kernel.ledger.shards import Fence, found_shards, shards_of, take_shards
+from kernel.ledger.shards import Fence, create_shards, shards_of, take_shards
 from kernel.values.errors import LedgerUnavailable
 from kernel.values.fleet_protocol import PROTOCOL
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
@@ -670,7 +670,7 @@ async def test_a_pause_outlives_a_flush_and_critical_work_is_served_meanwhile(wo
     await world.redis.flushall()
     world.pass_s(SWEEP_EVERY_S)
     await world.relay.look()
-    assert await world.queue.paused() == {"background_normal"}
+    assert await world.queue.paused_priorities() == {"background_normal"}
     assert await world.claim() == ["u-user_initiated_critical"]
     assert await world.waiting() == ["u-background_normal"]
 
@@ -685,7 +685,7 @@ async def test_a_pause_that_nobody_decided_is_ended(world: RelayWorld):
     decide(world, pause)
     await world.queue.pause("background_normal")
     await world.relay.look()
-    assert await world.queue.paused() == {None}
+    assert await world.queue.paused_priorities() == {None}
 
 
 async def test_nothing_is_sent_to_a_redis_that_lost_a_pause_before_it_is_paused(world: RelayWorld):
@@ -695,7 +695,7 @@ async def test_nothing_is_sent_to_a_redis_that_lost_a_pause_before_it_is_paused(
 
     class Watched(WorkQueue):
         async def enqueue_many(self, items: Any, mark: str = "") -> Any:
-            seen.append(await self.paused())
+            seen.append(await self.paused_priorities())
             return await super().enqueue_many(items, mark)
 
     world.queue = Watched(world.redis, AUTHORITY_QUEUE, world.now_ms)
@@ -729,7 +729,7 @@ class LeasedRelays(RelayWorld):
     def __init__(self) -> None:
         super().__init__()
         with self.ledger.transaction() as transaction:
-            found_shards(transaction, 1)
+            create_shards(transaction, 1)
         self.leases = [LeasedShard(self.ledger, name) for name in "ab"]
         self.relays = [
             OutboxRelay(self.ledger, self.queue, self.now_s, lease) for lease in self.leases

@@ -2,35 +2,15 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import queues
 from kernel.values.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.queue import retries
+from kernel.work.retry_policy import WORKER_ENDS_MAX
 from queues.queue.priorities import PRIORITIES, least_of, priorities_of
-from queues.queue.retries import BASE_MS, CAP_MS, backoff_ms
 from queues.redis.scripts import script_text
 
-
-@given(attempt=st.integers(1, 10_000), unit=st.floats(0, 1, exclude_max=True))
-def test_a_delay_is_never_negative_and_never_over_the_cap(attempt: int, unit: float) -> None:
-    assert 0 <= backoff_ms(attempt, unit) < CAP_MS
-
-
 TOP = "user_initiated_critical"
-
-
-def test_the_ceiling_of_the_delay_doubles_until_the_cap() -> None:
-    ceilings = [backoff_ms(attempt, 1.0) for attempt in range(1, 12)]
-    assert ceilings[:4] == [BASE_MS, 2 * BASE_MS, 4 * BASE_MS, 8 * BASE_MS]
-    assert ceilings[-1] == CAP_MS
-
-
-def test_jitter_is_full() -> None:
-    assert backoff_ms(5, 0.0) == 0
-    assert backoff_ms(5, 0.5) == 800
 
 
 @pytest.mark.spec("§8.3")
@@ -114,8 +94,6 @@ def test_a_script_states_its_contract(name: str) -> None:
     assert all(f"-- {word}" in head for word in ("KEYS[1]", "ARGV", "Returns", "Atomic"))
 
 
-def test_scripts_and_workers_give_an_item_up_after_the_same_numbers():
-    text = (Path(retries.__file__).parents[1] / "scripts" / "common.lua").read_text()
-    numbers = dict(re.findall(r"^local (ATTEMPTS_MAX|ENDS_MAX) = (\d+)", text, re.MULTILINE))
-    expected = {"ATTEMPTS_MAX": retries.MAX_ATTEMPTS, "ENDS_MAX": retries.ENDS_MAX}
-    assert {name: int(number) for name, number in numbers.items()} == expected
+def test_scripts_and_the_record_give_an_item_up_after_the_same_number_of_ends():
+    text = (Path(queues.__file__).parent / "scripts" / "common.lua").read_text()
+    assert re.findall(r"^local ENDS_MAX = (\d+)", text, re.MULTILINE) == [str(WORKER_ENDS_MAX)]

@@ -3,8 +3,8 @@
 import pytest
 
 from kernel.values import fleet_protocol
+from kernel.work.retry_policy import WORKER_ENDS_MAX as ENDS_MAX
 from queues.queue.items import CAUSES_KEPT_MAX, NewItem
-from queues.queue.retries import ENDS_MAX, MAX_ATTEMPTS
 from tests.queues.model import buried
 
 pytestmark = pytest.mark.anyio
@@ -52,10 +52,10 @@ async def test_a_nearer_deadline_survives_a_more_urgent_priority(queue, clock) -
 async def test_a_known_cause_in_another_version_is_stated_anew(queue, clock, monkeypatch, way):
     """What a gateway of another version has left is done, once one of this version relays."""
     monkeypatch.setattr(fleet_protocol, "PROTOCOL", 999)
-    await states(queue, ask("c1", payload=fleet_protocol.stated({"request_id": "r"})))
+    await states(queue, ask("c1", payload=fleet_protocol.protocol_payload({"request_id": "r"})))
     monkeypatch.undo()
     claims = await queue.claim(1, 1000) if way != "ready" else []
-    again = ask("c1", payload=fleet_protocol.stated({"request_id": "r"}))
+    again = ask("c1", payload=fleet_protocol.protocol_payload({"request_id": "r"}))
     assert await states(queue, again) == ["known"]
     if way == "delayed":
         await queue.put_off(claims, [500], "protocol_differs")
@@ -70,13 +70,13 @@ async def test_a_known_cause_in_another_version_is_stated_anew(queue, clock, mon
 
 async def test_what_is_in_flight_keeps_the_version_that_its_holder_speaks(queue, monkeypatch):
     monkeypatch.setattr(fleet_protocol, "PROTOCOL", 999)
-    old = fleet_protocol.stated({"request_id": "r"})
+    old = fleet_protocol.protocol_payload({"request_id": "r"})
     monkeypatch.undo()
     await states(queue, ask("c1", payload=old))
     await queue.claim(1, 1000)
-    assert await states(queue, ask("c1", payload=fleet_protocol.stated({"request_id": "r"}))) == [
-        "known"
-    ]
+    assert await states(
+        queue, ask("c1", payload=fleet_protocol.protocol_payload({"request_id": "r"}))
+    ) == ["known"]
     (flying,) = await queue.peek(1, 0, "in_flight")
     assert flying.payload == old
 
@@ -177,25 +177,18 @@ async def test_a_large_successor_merges_within_the_limit(queue) -> None:
 
 
 @pytest.mark.parametrize("joins", ["while it was claimed", "after its last claim had expired"])
-@pytest.mark.parametrize("way", ["its attempts are used up", "it ended its workers"])
 async def test_what_joins_an_item_that_is_only_to_be_given_up_is_an_item_of_its_own(
-    queue, redis, clock, joins: str, way: str
+    queue, redis, clock, joins: str
 ) -> None:
-    """Its worker died in the last try; the next claim buries what had been tried, and no more."""
+    """It ended its workers; the next claim buries what had been tried, and no more."""
     await states(queue, ask("tried"))
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    for attempt in range(1, ENDS_MAX + 1):
         (claim,) = await queue.claim(1, 1000)
-        is_last = attempt == (MAX_ATTEMPTS if way == "its attempts are used up" else ENDS_MAX)
         assert await queue.begin([claim]) == [True]
-        if is_last and joins == "while it was claimed":
+        if attempt == ENDS_MAX and joins == "while it was claimed":
             assert await states(queue, ask("later")) == ["successor"]
-        if is_last or way == "it ended its workers":
-            clock.advance(2000)
-            await queue.reap()
-        else:
-            await queue.retry([claim], [0], "broken")
-        if is_last:
-            break
+        clock.advance(2000)
+        await queue.reap()
     if joins != "while it was claimed":
         assert await states(queue, ask("later")) == ["successor"]
     assert await states(queue, ask("later"), ask("tried")) == ["known", "known"]

@@ -230,7 +230,7 @@ def model_item(key: str, item: ModelItem):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_queue_agrees_with_its_model(new_client, is_real) -> None:
-    examples = settings().max_examples // (2 if is_real else 8)
+    examples = settings().max_examples // (5 if is_real else 8)
     run_state_machine_as_test(
         lambda: QueueMachine(new_client()),
         settings=settings(max_examples=examples, stateful_step_count=50, deadline=None),

@@ -74,6 +74,18 @@ async def test_depth_counts_every_place_an_item_can_be(queue, clock) -> None:
     assert depth.oldest_eligible_age_ms["user_initiated_critical"] == 0
 
 
+async def test_the_depths_of_several_queues_are_those_of_each(queue, clock, redis) -> None:
+    from queues.queue.work_queue import WorkQueue  # noqa: PLC0415  # one test builds its own
+
+    other = WorkQueue(redis, "binding-evaluation", clock)
+    await queue.enqueue_many([item(key) for key in "abc"])
+    await other.enqueue_many([item("d", other.priorities[0].name)])
+    for _ in range(2):
+        assert await queue.depths([queue, other]) == [await queue.depth(), await other.depth()]
+        await redis.script_flush()
+    assert sum((await queue.depths([other]))[0].ready.values()) == 1
+
+
 async def test_without_a_clock_the_time_of_the_server_counts(redis) -> None:
     from queues.queue.work_queue import WorkQueue  # noqa: PLC0415  # one test builds its own
 

@@ -62,7 +62,10 @@ async def expect_away(redis: Redis, code: str = "queue_unavailable") -> None:
     """Everybody who asks this server learns that it is away, or that it refuses."""
     queue, leases = WorkQueue(redis, "authority-recompute"), CapacityLeases(redis)
     inbox = Inbox(redis, "a")
-    shards, mail = ShardLeases(redis, "a", inbox, 1000), ShardMail(redis, inbox, MessageSeal())
+    shards, mail = (
+        ShardLeases(redis, "a", inbox, 1000),
+        ShardMail(redis, inbox, MessageSeal(bytes(32))),
+    )
     for refused in (
         lambda: queue.enqueue(ITEM),
         lambda: queue.claim(1, 1000),

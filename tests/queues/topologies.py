@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from redis import Redis
 from redis.crc import key_slot
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from queues.embedded.server import find_server
 from tests.ports import free_port
@@ -66,7 +67,7 @@ class Server:
             return bool(admin.ping())
         return False
 
-    def admin(self) -> "Redis[bytes]":
+    def admin(self) -> Redis:
         return Redis(port=self.port, socket_timeout=5)
 
     def say(self, *words: Any) -> Any:
@@ -94,6 +95,11 @@ class Server:
             self.is_hung = False
 
 
+def blocked_clients(server: Server) -> int:
+    """Return how many connections to a server wait for something to come."""
+    return int(server.say("INFO", "clients")["blocked_clients"])
+
+
 def until(is_so: Callable[[], Any], within_s: float = STARTS_S) -> None:
     until_s = time.monotonic() + within_s
     while not is_so():
@@ -115,7 +121,9 @@ def server(folder: Path, *options: str) -> Iterator[Server]:
 class Replicated(Protocol):
     """Servers of which one at a time serves our keys, and a replica takes over from it."""
 
-    servers: list[Server]
+    @property
+    def servers(self) -> list[Server]:
+        """All of them, up or not."""
 
     @property
     def url(self) -> str:
@@ -168,6 +176,7 @@ class Sentineled:
     def fail_over(self) -> None:
         """Kill the primary, and wait until the sentinels name the replica."""
         self.primary.kill()
+        self.release()
         until(lambda: self.serving() is self.replica)
 
     def serving(self) -> Server | None:
@@ -189,7 +198,13 @@ class Sentineled:
         self._set_down_after(DOWN_AFTER_MS)
 
     def switch(self) -> None:
-        self.sentinel.say("SENTINEL", "FAILOVER", MASTER)
+        until(self._is_switching)
+
+    def _is_switching(self) -> bool:
+        """Ask for it; a sentinel that has heard nothing of the replica for long refuses."""
+        with suppress(ResponseError):
+            return bool(self.sentinel.say("SENTINEL", "FAILOVER", MASTER))
+        return False
 
     def does_without(self, lost: Server) -> bool:
         serving = self.serving()
@@ -218,8 +233,12 @@ def _flags(sentinel: Server) -> bytes:
     return bytes(dict(zip(words[::2], words[1::2], strict=True))[b"flags"])
 
 
-def _peers(sentinel: Server) -> int:
-    return len(sentinel.say("SENTINEL", "SENTINELS", MASTER))
+def _sees(sentinel: Server, peers: int) -> bool:
+    return len(sentinel.say("SENTINEL", "SENTINELS", MASTER)) == peers
+
+
+def _knows(node: Server, nodes: int) -> bool:
+    return len(node.say("CLUSTER NODES")) == nodes
 
 
 def _has_replica(server: Server) -> bool:
@@ -260,8 +279,8 @@ def sentineled(
             sentinel.start()
             watching.append(sentinel)
         for sentinel in watching:
-            until(lambda sentinel=sentinel: sentinel.say("SENTINEL", "REPLICAS", MASTER))
-            until(lambda sentinel=sentinel: _peers(sentinel) == sentinels - 1)
+            until(partial(sentinel.say, "SENTINEL", "REPLICAS", MASTER))
+            until(partial(_sees, sentinel, sentinels - 1))
         yield Sentineled(primary, replica, watching)
 
 
@@ -290,6 +309,7 @@ class Cluster:
     def fail_over(self) -> None:
         """Kill the node that serves, and wait until its replica does."""
         self.serving_first.kill()
+        self.release()
         until(lambda: self.replica.say("ROLE")[0] == b"master")
         until(lambda: is_well(self.replica))
 
@@ -386,12 +406,12 @@ def cluster(folder: Path, prefix: str, *node_options: str, replicas: int = 1) ->
         ]
         followed = [serving, *(node for node in masters if node is not serving)]
         for replica, master in zip(followers, followed, strict=False):
-            until(lambda replica=replica: len(replica.say("CLUSTER NODES")) == len(nodes))
-            until(lambda replica=replica, node=master: _replicates(replica, node))
+            until(partial(_knows, replica, len(nodes)))
+            until(partial(_replicates, replica, master))
         for node in nodes:
-            until(lambda node=node: is_well(node))
+            until(partial(is_well, node))
         for replica in followers:
-            until(lambda replica=replica: _is_in_step(replica))
+            until(partial(_is_in_step, replica))
         yield Cluster(masters, serving, followers, slot)
 
 

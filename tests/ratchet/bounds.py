@@ -17,12 +17,15 @@ import structlog
 
 from tests.bench.report import note
 from tests.postgres import running_postgres
-from tests.ratchet.counts import ON_POSTGRES, ON_SQLITE, Counts
+from tests.ratchet.counts import ON_A_TREE, ON_POSTGRES, ON_SQLITE, Counts
 
 FILE = Path(__file__).with_name("bounds.toml")
 
 TOLERANCE = 0.015
 """What a count may be off its bound: sets are walked in another order in each process."""
+
+TOLERANCES = {"idle_timers": 0.06}
+"""The same of counts with a clock in them: on a busy machine loops are late, which lowers them."""
 
 
 def bounds() -> dict[str, Counts]:
@@ -35,23 +38,26 @@ def over(name: str, counts: Counts) -> list[str]:
     return [
         f"{name}.{count} is {value:.2f}, and its bound is {known[count]:.2f}"
         for count, value in counts.items()
-        if value > known[count] * (1 + TOLERANCE)
+        if value > known[count] * (1 + TOLERANCES.get(name, TOLERANCE))
     ]
 
 
 def under(name: str, counts: Counts) -> list[str]:
-    """Return the bounds that are too high for what is counted, one sentence each."""
-    known = bounds()[name]
+    """Return the bounds that are too high for what is counted, one sentence each.
+
+    Where a clock has a part in the counts there are none: `make ratchet` lowers those.
+    """
+    known = bounds()[name] if name not in TOLERANCES else {}
     return [
         f"{name}.{count} is {value:.2f}, and its bound is still {known[count]:.2f}"
         for count, value in counts.items()
-        if value < known[count] * (1 - 2 * TOLERANCE)
+        if value < known.get(count, 0) * (1 - 2 * TOLERANCE)
     ]
 
 
 def counted() -> Iterator[tuple[str, Counts]]:
     """Count everything."""
-    for name, count in ON_SQLITE.items():
+    for name, count in {**ON_SQLITE, **ON_A_TREE}.items():
         yield name, count()
     with running_postgres() as server:
         for name, count_at in ON_POSTGRES.items():
@@ -66,7 +72,8 @@ def lowered(known: dict[str, Counts], new: dict[str, Counts], raised: list[str])
         for count, value in counts.items():
             bound = known.get(name, {}).get(count, value)
             is_raised = f"{name}.{count}" in raised
-            kept = value if is_raised or value < bound * (1 - TOLERANCE) else bound
+            least = bound * (1 - TOLERANCES.get(name, TOLERANCE))
+            kept = value if is_raised or value < least else bound
             lines.append(f"{count} = {round(kept, 2)}")
     return "\n".join(lines).lstrip() + "\n"
 

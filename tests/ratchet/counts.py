@@ -34,6 +34,7 @@ from tests.bench.bench_bytes import reading
 from tests.bench.call_paths import drain_an_item, eliminate, opened_door, path_of, submit
 from tests.bench.mix import intent_of
 from tests.queues.servers import running
+from tests.ratchet.idle import timers
 from tests.ratchet.round_trips import counted_trips
 from tests.workers.api.door import Door
 from workers.environment.system_host import system_host
@@ -135,7 +136,7 @@ async def envelopes(size: int, batches: int) -> Counts:
             calls.is_counting = False
             after = _payload_bytes(path)
     envelopes = size * batches
-    return calls.of_each(envelopes) | {"bytes": (after - before) / envelopes}
+    return {**calls.of_each(envelopes), "bytes": (after - before) / envelopes}
 
 
 def _payload_bytes(path: Path) -> int:
@@ -229,6 +230,9 @@ ON_SQLITE: Mapping[str, Callable[[], Counts]] = {
     "path_of_job": partial(anyio.run, path, drain_an_item),
 }
 """What is counted without a server of PostgreSQL."""
+
+ON_A_TREE: Mapping[str, Callable[[], Counts]] = {"idle_timers": timers}
+"""What is counted of whole processes, which takes half a minute on the clock."""
 
 ON_POSTGRES: Mapping[str, Callable[[str], Counts]] = {
     f"commit_of_{size}": partial(_trips_at, size, batches) for size, batches in TRIP_BATCHES

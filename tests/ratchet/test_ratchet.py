@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from tests.ratchet.bounds import bounds, lowered, over, under
-from tests.ratchet.counts import ON_POSTGRES, ON_SQLITE
+from tests.ratchet.counts import ON_A_TREE, ON_POSTGRES, ON_SQLITE
 
 pytestmark = pytest.mark.may_block
 
@@ -53,8 +53,16 @@ def test_the_round_trips_of_a_commit_are_at_their_bound(held, name, new_url):
     held(name, lambda: ON_POSTGRES[name](new_url()))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(sys.platform != "linux", reason="the servers of these tests are Linux's")
+@pytest.mark.parametrize("name", ON_A_TREE)
+def test_an_idle_process_sets_no_more_timers_than_it_has_to(held, name):
+    held(name, ON_A_TREE[name])
+
+
 def test_each_count_has_its_bound():
-    assert set(bounds()) == {*ON_SQLITE, *ON_POSTGRES}
+    assert set(bounds()) == {*ON_SQLITE, *ON_A_TREE, *ON_POSTGRES}
 
 
 def test_a_count_that_is_off_its_bound_is_named():

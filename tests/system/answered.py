@@ -16,7 +16,7 @@ from kernel.ledger.ledger import LedgerView
 from tests import loopback
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, elimination, session_id
 from workers.environment.ledger_access import LedgerPlace, read_record
-from workers.views.lost_answers import lost_document
+from workers.views.lost_answers import losses_document
 
 ANSWER_S = 15.0
 ALL = 10**9
@@ -82,7 +82,7 @@ def _has_operation(view: LedgerView, name: Name) -> bool:
 
 def listed_lost(place: LedgerPlace) -> tuple[set[Name], Mapping[str, Any]]:
     """Return what is listed as lost, with the whole document."""
-    document = read_record(place, lambda view: lost_document(view, after=0, limit=ALL))
+    document = read_record(place, lambda view: losses_document(view, after=0, limit=ALL))
     names = {Name(each["kind"], each["name"], int(each["sequence"])) for each in document["lost"]}
     return names, document
 

@@ -26,7 +26,7 @@ _PAUSE_S = 0.1
 _PLUGIN = """
 from pydantic import BaseModel
 
-from workers.plugins import JobContext, QueuePlugin
+from rotulus import JobContext, QueuePlugin
 
 
 class Mark(BaseModel):

@@ -21,7 +21,8 @@ from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_port
 from tests.process_environment import process_environment
 from tests.system.tree_run import wait_for
-from workers.environment.ledger_access import LedgerPlace, open_record, verify_file
+from workers.environment.ledger_access import LedgerPlace, open_record
+from workers.environment.ledger_verification import verify_file
 
 LEASE_S = 2.0
 READY_S = 60.0
@@ -36,6 +37,11 @@ HYPOTHESES = [f"h{number:03d}" for number in range(200)]
 LOOK_EACH_S = 0.05
 
 on_both = pytest.mark.parametrize("gateways", ["sqlite", "postgres"], indirect=True)
+on_a_server = pytest.mark.parametrize(
+    "gateways", ["postgres", pytest.param("sqlite", marks=pytest.mark.nightly)], indirect=True
+)
+"""For what gateways settle among themselves, by the shards on the record, whatever the store."""
+
 on_a_file = pytest.mark.parametrize("gateways", ["sqlite"], indirect=True)
 
 

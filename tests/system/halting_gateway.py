@@ -34,7 +34,7 @@ def install(requested: Path) -> None:
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
             insert_many(self, *arguments)
 
-        tables.insert_many = halting  # type: ignore[method-assign]
+        tables.insert_many = halting  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

@@ -4,8 +4,11 @@ A process that is killed leaves its files as they are at that moment. So one pro
 the work, and its files are copied while it stands still at a step; at every eighth step a process
 of its own is killed instead (decision tests/0030). Each begins with a copy of the same ledger, and
 its clock and its randomness repeat. Ids that one process draws are drawn by no other.
+
+Most steps write nothing to a file: what stands in the files as at an earlier step is yielded once.
 """
 
+import hashlib
 import os
 import shutil
 import signal
@@ -40,7 +43,10 @@ def opened(path: Path, process: int = 0) -> Ledger:
 def killed_at_each_step(
     begun: Path, do: Callable[[Ledger], object]
 ) -> Iterator[tuple[int, Path, int]]:
-    """Yield each step with the ledger that a kill there leaves, and how many steps there are."""
+    """Yield each step with the ledger that a kill there leaves, and how many steps there are.
+
+    A step that leaves the files of an earlier one is left out, but for those that are killed.
+    """
     counted = _copy(begun, "counted")
     assert os.waitpid(_run(counted, CountedSteps(), do), 0)[1] == 0
     total = int(counted.with_suffix(".steps").read_text())
@@ -49,6 +55,7 @@ def killed_at_each_step(
     with ours:
         with theirs:
             walking = _run(walked, StandingSteps(theirs, ours), do)
+        left = set[bytes]()
         try:
             for step in range(1, total + 1):
                 assert ours.recv(1), step
@@ -56,7 +63,10 @@ def killed_at_each_step(
                 if step % KILLED_EACH == 0:
                     killed = os.waitpid(_run(path, CountedSteps(step), do), 0)[1]
                     assert os.WTERMSIG(killed) == signal.SIGKILL, step
-                yield step, path, total
+                    yield step, path, total
+                elif (digest := _digest(path)) not in left:
+                    left.add(digest)
+                    yield step, path, total
                 path.unlink()
                 ours.send(b".")
             assert ours.recv(1) == b""
@@ -86,6 +96,13 @@ def _copy(begun: Path, name: str) -> Path:
     if log.exists():
         shutil.copy(log, copy.with_name(f"{copy.name}-wal"))
     return Path(shutil.copy(begun, copy))
+
+
+def _digest(copy: Path) -> bytes:
+    """Return a digest of a ledger's file and of its write-ahead log."""
+    log = copy.with_name(f"{copy.name}-wal")
+    content = copy.read_bytes() + b"\0" + (log.read_bytes() if log.exists() else b"")
+    return hashlib.sha256(content).digest()
 
 
 def _run(path: Path, steps: CountedSteps, do: Callable[[Ledger], object]) -> int:

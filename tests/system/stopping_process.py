@@ -11,6 +11,7 @@ import sys
 
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.postgres import connection as postgres_connection
+from kernel.model.result import SubmissionResult
 from kernel.transaction.kernel import Kernel
 from tests.kernel.build import create, op_id
 from tests.system.submitting_process import open_store
@@ -38,6 +39,7 @@ def main(place: str, idle_writer_max_ms: str) -> None:
         say("committed")
     with ledger.transaction() as transaction:
         result = kernel.submit(transaction, document, "caller")
+    assert isinstance(result, SubmissionResult), result
     say(f"{result.ec_sequence_number} {result.duplicate}")
     ledger.close()
 

@@ -47,7 +47,7 @@ def document(name: str, number: int) -> dict:
 
 def submit_one(ledger: Ledger, kernel: Kernel, document: dict, number: int) -> object:
     """Submit with the head locked first or late, in turn; nothing may depend on it."""
-    begin = ledger.transaction if number % 2 else ledger.computed
+    begin = ledger.transaction if number % 2 else ledger.optimistic_transaction
     while True:
         with suppress(HeadMoved), begin() as transaction:
             stated = informed(transaction, dict(document))

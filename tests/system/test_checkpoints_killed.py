@@ -23,7 +23,7 @@ from tests.system.faulty_store import CountedSteps, FaultyStore
 from tests.system.killed_at_steps import how_it_ended, in_a_process
 from tests.workers.publication.published import LogWorld
 from workers.environment.checkpoint_folder import nodes_in
-from workers.environment.checkpoint_key import create_key, held_key, signed_path
+from workers.environment.checkpoint_key import create_key, hold_key, signed_path
 from workers.environment.key_file import CheckpointKeyUnusable
 
 pytestmark = [pytest.mark.spec("P5"), pytest.mark.slow, pytest.mark.timeout(150)]
@@ -184,7 +184,7 @@ def rows(view):
 
 
 def hand_over(folder):
-    with held_key(folder / "log.key") as held, held_key(folder / "new.key") as successor:
+    with hold_key(folder / "log.key") as held, hold_key(folder / "new.key") as successor:
         return held.hand_over(successor)
 
 
@@ -203,7 +203,7 @@ def killed_while_handing_over(begun, folder, step):
 
 def signs(path, world):
     """Tell whether the keys of a file would sign the log as it is."""
-    with held_key(path) as held:
+    with hold_key(path) as held:
         try:
             held.next_of(world.ledger.read(lambda view: view.log_tree()))
         except CheckpointKeyUnusable:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,7 +107,6 @@ def test_a_clock_a_day_ahead_runs_nothing_twice_delays_nothing_and_is_not_ready(
         assert f" is {AHEAD_H * 3600} s ahead " in problem or "89999 s" in problem, problem
         request = binding("late") | {"delay_s": 1}
         [recorded] = posted(client, f"{BINDINGS}/requests", {"requests": [request]})["requests"]
-        asked_s = time.monotonic()
     with fleet.gateway() as client:
 
         def waits() -> bool:
@@ -116,7 +114,5 @@ def test_a_clock_a_day_ahead_runs_nothing_twice_delays_nothing_and_is_not_ready(
             return sum(ready.values()) == 1
 
         wait_for("the request to be due", waits, 30.0)
-        took_s = time.monotonic() - asked_s
         status = client.get(f"{BINDINGS}/requests/{recorded['request_id']}").json()
         assert status["state"] == "open"
-        assert took_s < 30

@@ -6,9 +6,11 @@ import pytest
 from pydantic import SecretStr
 
 from tests.system.tree_run import TreeRun
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 
 
+# By day it runs over restarts of the server: test_postgres_outage.py.
+@pytest.mark.nightly
 @pytest.mark.timeout(120)
 def test_the_main_job_runs_on_a_database_and_leaves_no_file(postgres_empty_url, tmp_path):
     environment = {"ROTULUS_DATABASE_URL": postgres_empty_url}

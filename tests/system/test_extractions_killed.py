@@ -23,8 +23,9 @@ from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.extraction_runs import replacement_of
-from kernel.work.reports import ExtractionBegun, GivenUp
+from kernel.work.reports import ExtractionBegun
 from kernel.work.requests import request_id_of, status_of
+from tests.kernel.attempts import given_up
 from tests.kernel.build import code_of, effect, envelope, submit
 from tests.kernel.extractions import task
 from tests.system.test_three_queues import flush, in_redis
@@ -63,7 +64,7 @@ def prepare(ledger: Ledger) -> None:
     for run in (*RUNS["begun"], *RUNS["changed"], ABANDONED):
         begun = ExtractionBegun(request_id=request_of(run), extractor="docket_entry_rules")
         assert do(WorkReportUnit(begun))[0] == "recorded"
-    do(WorkReportUnit(GivenUp(request_id=request_of(ABANDONED), error_signature="spent")))
+    do(WorkReportUnit(given_up(request_id=request_of(ABANDONED), error_signature="spent")))
     for run in RUNS["changed"]:
         content = wrap_untrusted(CHANGED, source=f"doc-{run}", kind="ecf_entry_text")
         write = effect("node_write", f"doc-{run}", content=content)
@@ -88,8 +89,9 @@ def opened(run: TreeRun, url: str | None) -> Iterator[Ledger]:
     ledger.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def url(request: pytest.FixtureRequest) -> str | None:
+    """A new database for the store that is asked for; None where that is a file."""
     if request.param == "sqlite":
         return None
     empty: str = request.getfixturevalue("postgres_empty_url")
@@ -97,7 +99,16 @@ def url(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.mark.spec("INV-EXT-4", "INV-EXT-6", "K19")
-@pytest.mark.parametrize("killed", ["worker", "gateway"])
+@pytest.mark.parametrize(
+    ("url", "killed"),
+    [
+        ("sqlite", "worker"),
+        ("postgres", "gateway"),
+        pytest.param("sqlite", "gateway", marks=pytest.mark.nightly),
+        pytest.param("postgres", "worker", marks=pytest.mark.nightly),
+    ],
+    indirect=["url"],
+)
 def test_every_run_ends_once_whoever_is_killed(
     url: str | None, killed: str, tmp_path: Path
 ) -> None:

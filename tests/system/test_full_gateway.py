@@ -83,9 +83,9 @@ def test_slow_requests_fill_their_places_and_nothing_else(tmp_path: Path, valkey
         assert refused.headers["X-Request-Id"]
         for path in ("/healthz", "/readyz", "/"):
             assert http.get(path).status_code == 200
-        given_up = {"item_key": "nothing", "request_ids": ["none"], "error_signature": "none"}
+        policy = {"queue": "binding-evaluation", "policy": {}}
         worker = {"Authorization": f"Bearer {TOKEN}"}
-        handed_in = http.post("/internal/dead-letters", json=given_up, headers=worker)
+        handed_in = http.post("/internal/retry-policy", json=policy, headers=worker)
         assert handed_in.status_code == 200
 
         # Those that came first are served; the others were refused while they still sent.

@@ -18,7 +18,7 @@ from tests.system.gateways import (
     database_of,
     elimination,
     on_a_file,
-    on_both,
+    on_a_server,
     running_gateways,
     session_id,
 )
@@ -76,7 +76,7 @@ async def assert_exactly_once(client, sessions, numbers=range(EACH)):
         assert await client.trail(session) == [f"o-{number}" for number in numbers]
 
 
-@on_both
+@on_a_server
 async def test_every_gateway_serves_every_session(gateways):
     pair = gateways.pair()
     assert owners(gateways) == {"a": 32, "b": 32}
@@ -89,7 +89,7 @@ async def test_every_gateway_serves_every_session(gateways):
     gateways.verify()
 
 
-@on_both
+@on_a_server
 async def test_every_gateway_takes_a_stream_for_every_session(gateways):
     pair = gateways.pair()
     sessions = new_sessions(4)
@@ -107,7 +107,7 @@ async def test_every_gateway_takes_a_stream_for_every_session(gateways):
     gateways.verify()
 
 
-@on_both
+@on_a_server
 async def test_a_killed_gateways_sessions_go_on_at_the_other(gateways):
     a, b = gateways.pair()
     sessions = new_sessions(CLIENTS)
@@ -158,7 +158,7 @@ async def test_a_request_whose_gateway_was_killed_says_so_until_another_has_its_
         assert b.owned() == 64
 
 
-@on_both
+@on_a_server
 @pytest.mark.spec("D6")
 async def test_a_gateway_that_was_paused_past_its_lease_writes_nothing_stale(gateways):
     a, b = gateways.pair()

@@ -20,6 +20,7 @@ from tests.system.gateways import (
     session_id,
 )
 from tests.system.halting_gateway import request_of
+from tests.wall_clock import hold_at_night
 
 pytestmark = [pytest.mark.timeout(150), pytest.mark.anyio, pytest.mark.may_block]
 
@@ -104,7 +105,7 @@ async def test_who_stops_with_the_head_in_its_hands_stops_nobody_else_for_long(g
             since_s = time.monotonic()
             await until(lambda: at_other.first(since_s, *wanted) is not None)
             waited_s = since_s + at_other.first(since_s, *wanted) - stopped_s
-            assert waited_s <= LEASE_S + MARGIN_S
+            hold_at_night(waited_s, LEASE_S + MARGIN_S)
             if not on_a_server:
                 named = f"process {halting.process.pid} (stopped)"
                 await until(lambda: named in other.log.read_text())

@@ -33,7 +33,7 @@ from tests.workers.implications.docketed import (
 )
 from workers.client.typed.gateway import GatewayClient
 from workers.demo.ingest import Ingest
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 from workers.implications.disposed_motions import DisposedMotions
 
 pytestmark = pytest.mark.timeout(180)

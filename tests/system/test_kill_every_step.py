@@ -26,6 +26,9 @@ from tests.system.killed_at_steps import in_a_process
 pytestmark = pytest.mark.timeout(180)
 
 AT_ONCE = 8
+RETRIED_EACH = 8
+"""A retry is made on the first of the ledgers that have the same rows, and at every eighth step."""
+
 FEWEST_STEPS = 8
 """A submit of three effects that takes fewer steps was not looked at."""
 
@@ -177,8 +180,12 @@ def test_whatever_the_step_the_record_is_whole_and_a_retry_completes_it(
         durable = course.states.index(state)
         # An answer is given after COMMIT, so one transaction at most is durable and not answered.
         assert len(answers) <= durable <= len(answers) + 1, step
+        is_known = (len(answers), durable) in reached
         reached.add((len(answers), durable))
         verifier.check(ledger, step)
+        if is_known and step % RETRIED_EACH:
+            ledger.close()
+            continue
         rows = state["kernel_event_log"]
         check_retry(ledger, {row["operation_id"]: row["ec_sequence_number"] for row in rows})
         verifier.check(ledger, step)

@@ -22,13 +22,13 @@ from tests.process_environment import process_environment
 from tests.system.answered import Answers, Clients, expect_listed, listed_lost
 from tests.system.gateways import HYPOTHESES
 from tests.system.tree_run import COMMAND, TreeRun, running, wait_for
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 
 QUEUE = "resize-images"
 IMAGE = {"image_id": "i", "width": 80}
-LOAD_S = 1.5
+LOAD_S = 0.5
 HALT_S = 30.0
 READY_S = 60.0
 
@@ -180,7 +180,7 @@ async def go_on(run: TreeRun, url: str, answers: Answers, clients: Clients, idle
     assert "ledger_went_back" in clients.codes
     said = await off_loop(rotulus, url, "status")
     assert said.returncode == 1
-    assert said.stdout.count("! the ledger went back") == 1
+    assert said.stdout.count("! critical  the ledger went back") == 1
     await off_loop(accept, url, run.data_dir)
     await until("the gateway", lambda: is_ready(url), READY_S)
 

@@ -17,7 +17,7 @@ from tests.system.essence import outcomes_for_each_request, reading
 from tests.system.tree_run import COMMAND, TreeRun, running, wait_for
 from tests.workers.cli.command import printed
 from tests.workers.pipelines.engine.essence import essence
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 from workers.environment.system_host import system_host
 from workers.pipelines import dockets
 

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,13 +22,14 @@ from tests.installed_plugins import (
     producers,
     programs,
 )
+from tests.ports import free_port
 from tests.system.essence import outcomes_for_each_request, reading
 from tests.system.tree_run import TreeRun, running
 from tests.workers.api.door import ONTOLOGY
 from tests.workers.api.test_bindings import MEANING, brought
 from workers.client import ExtractionTask, Job, NewRequest, Rotulus
 from workers.client.errors import GatewayError
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -161,23 +164,65 @@ def test_programs_of_the_readmes_are_short():
     assert max(len(text.splitlines()) for text in texts) <= PROGRAM_LINES_MAX
 
 
-async def test_the_files_of_the_readme_are_a_job_and_whoever_asks_for_it(tmp_path: Path):
+async def test_the_readmes_job_is_served_and_asked_for_as_its_lines_say(tmp_path: Path):
     text = (ROOT / "README.md").read_text()
     files = re.findall(r"```python\n(# (\w+\.py)\n.*?)```", text, re.DOTALL)
     assert [name for _, name in files] == ["jobs.py", "ask.py"]
     for program, name in files:
         (tmp_path / name).write_text(program)
-    with running(tmp_path / "data", "up", "--app", "jobs:app") as run:
-        url = (await anyio.to_thread.run_sync(run.wait_until_up))["gateway_url"]
+    [lines] = re.findall(r"```sh\n(rotulus dev .*?)```", text, re.DOTALL)
+    serve, ask = (shlex.split(line, comments=True) for line in lines.splitlines())
+    assert (serve[0], ask[0]) == ("rotulus", "python")
+    # A port of the test's own instead of 8440, on which somebody may work.
+    port = free_port()
+    serve = [sys.executable, "-m", *serve, "--port", str(port)]
+    env = {**os.environ, "ROTULUS_GATEWAY_URL": f"http://127.0.0.1:{port}"}
+    async with await anyio.open_process(serve, cwd=tmp_path, stderr=None) as dev:
+        assert dev.stdout is not None
+        said = b""
+        while b"serves thumbnail" not in said:
+            said += await dev.stdout.receive()
         answer = await anyio.run_process(
-            [sys.executable, "ask.py"],
-            cwd=tmp_path,
-            env={**os.environ, "ROTULUS_GATEWAY_URL": url},
-            check=False,
+            [sys.executable, *ask[1:]], cwd=tmp_path, env=env, check=False
         )
+        dev.send_signal(signal.SIGINT)
     assert answer.returncode == 0, answer.stderr.decode()
     assert answer.stdout.decode() == "{'made': 'i1-80.png'}\n"
     assert "thumbnail" not in QUEUE_KINDS
+
+
+async def until_refused(rotulus: Rotulus, content: dict[str, object]) -> GatewayError:
+    """Return what a gateway that knows the queue says of a content that does not fit."""
+    with anyio.fail_after(WAIT_S):
+        while True:
+            try:
+                await rotulus.enqueue(content, queue="thumbnail")
+            except GatewayError as error:
+                if error.code != "work_queue_unknown":
+                    return error
+            await anyio.sleep(0.1)
+
+
+async def test_a_queue_that_a_worker_registered_is_known_after_its_gateway_was_killed(
+    tmp_path: Path,
+):
+    """The gateway has none of the module."""
+    (tmp_path / "jobs_of_a_worker.py").write_text(
+        "from rotulus import App\n\napp = App()\n\n\n@app.job()\n"
+        "async def thumbnail(image_id: str, width: int) -> str:\n    return image_id\n"
+    )
+    env = {"PYTHONPATH": str(tmp_path)}
+    wrong = {"image_id": "i", "width": "wide"}
+    with running(tmp_path / "data", "up", "--app", "jobs_of_a_worker:app", env=env) as run:
+        url = (await anyio.to_thread.run_sync(run.wait_until_up))["gateway_url"]
+        async with Rotulus(url) as rotulus:
+            assert (await until_refused(rotulus, wrong)).field == "content.width"
+            run.kill("gateway")
+            assert (await until_refused(rotulus, wrong)).field == "content.width"
+            job = await rotulus.enqueue({"image_id": "i", "width": 8}, queue="thumbnail")
+            assert (await job.result(timeout=WAIT_S)).result == {"result": "i"}
+    quiet = partial(verify_file, run.ledger_path, lambda _done, _total: None)
+    assert (await anyio.to_thread.run_sync(quiet)).findings == ()
 
 
 @pytest.mark.spec("K19", "§14.3")

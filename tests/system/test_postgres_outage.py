@@ -29,9 +29,9 @@ from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, create, submit  # noqa: E402 - likewise
 from tests.ports import free_port  # noqa: E402 - likewise
 from tests.postgres import NoPostgresError, own_postgres  # noqa: E402 - likewise
-from tests.system.tree_run import running, wait_for  # noqa: E402 - likewise
-from workers.dockets.reader import sample_path  # noqa: E402 - likewise
-from workers.environment.ledger_access import verify_file  # noqa: E402 - likewise
+from tests.system.reference import two_dockets  # noqa: E402 - likewise
+from tests.system.tree_run import STAND_S, running, wait_for  # noqa: E402 - likewise
+from workers.environment.ledger_verification import verify_file  # noqa: E402 - likewise
 from workers.environment.settings import Settings  # noqa: E402 - likewise
 from workers.gateway.process import serve_gateway  # noqa: E402 - likewise
 
@@ -146,14 +146,14 @@ async def test_a_gateway_that_loses_its_server_while_it_takes_its_shards_waits_f
 ):
     """The server may fall silent between the opening of the ledger and the first shard."""
     settings = Settings(data_dir=tmp_path / "data", port=free_port(), database_url=url)
-    found_ledger, refusals = ShardKeeper.found_ledger, [LedgerUnavailable("no answer")] * 3
+    initialize, refusals = ShardKeeper.initialize_ledger, [LedgerUnavailable("no answer")] * 3
 
-    async def found_at_last(keeper):
+    async def initialize_at_last(keeper):
         if refusals:
             raise refusals.pop()
-        return await found_ledger(keeper)
+        return await initialize(keeper)
 
-    monkeypatch.setattr(ShardKeeper, "found_ledger", found_at_last)
+    monkeypatch.setattr(ShardKeeper, "initialize_ledger", initialize_at_last)
     async with anyio.create_task_group() as tasks, httpx.AsyncClient() as client:
         tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")
         with anyio.fail_after(60):
@@ -176,18 +176,23 @@ async def shards_at(client, port):
 def test_the_main_job_goes_on_over_restarts_of_the_server_in_the_same_gateway(
     server, url, tmp_path
 ):
-    """Requests fail while the server is away and are sent again; no process is started anew."""
+    """Requests fail while the server is away and are sent again; no process is started anew.
+
+    Nor does the tree leave a file of a ledger, or name the database's password.
+    """
 
     def rows():
         with psycopg.connect(url) as connection:
             return connection.execute("SELECT count(*) FROM kernel_event_log").fetchone()[0]
 
     environment = {"ROTULUS_DATABASE_URL": url}
-    arguments = ("demo", str(sample_path()), "--exit", "--json")
+    file = tmp_path / "dockets.jsonl"
+    file.write_bytes(two_dockets())
+    arguments = ("demo", str(file), "--exit", "--json")
     with running(tmp_path / "data", *arguments, env=environment) as run:
         run.wait_until_up()
         for number in range(RESTARTS):
-            wait_for("rows", lambda number=number: rows() > 30 * (number + 1), 30)
+            wait_for("rows", lambda number=number: rows() > 30 * (number + 1), STAND_S, 0.05)
             restart(server)
         assert run.process.poll() is None, "it had finished before the last restart"
         assert run.finish() == 0, run.stderr
@@ -199,6 +204,9 @@ def test_the_main_job_goes_on_over_restarts_of_the_server_in_the_same_gateway(
     assert 0 <= verification.rows - report["record"]["rows"] <= 1
     assert verification.requests_open == 0
     assert "child_died" not in run.stderr
+    assert report["record"]["verifies"]
+    assert not run.ledger_path.exists()
+    assert url not in run.stderr + run.stdout
 
 
 @pytest.mark.spec("K25")

@@ -11,7 +11,7 @@ from kernel.work.contents import EXTRACTION_QUEUE
 from tests.extraction_steps import extraction_step
 from tests.system.essence import outcomes_for_each_request
 from tests.system.tree_run import COMMAND, TreeRun, running
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 
 pytestmark = pytest.mark.timeout(180)
 

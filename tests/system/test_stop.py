@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.system.tree_run import TreeRun, running
+from tests.wall_clock import hold_at_night
 from workers.process_tree.supervisor import STOP_TOTAL_S
 
 STOP_S = STOP_TOTAL_S + 3.0
@@ -55,18 +56,24 @@ def stops_in_time(run: TreeRun, stop: Callable[[int], None]) -> None:
 
         asked_s = time.monotonic()
         stop(run.process.pid)
-        code = run.finish(10)
+        code = run.finish()
         took_s = time.monotonic() - asked_s
 
         assert run.members() == {}
         assert code == 0
-        assert took_s < STOP_S
         assert "Traceback" not in run.stderr
         assert not (run.data_dir / "runtime.json").exists()
-        print(f"stopped by {stop.__name__} in {took_s:.2f} s")  # noqa: T201 - shown with -rP
+        hold_at_night(took_s, STOP_S)
 
 
-@pytest.mark.parametrize("stop", [to_the_root, to_the_foreground_group])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        # By day the root is asked to stop by SIGTERM, below.
+        pytest.param(to_the_root, marks=pytest.mark.nightly),
+        to_the_foreground_group,
+    ],
+)
 def test_ctrl_c_stops_a_tree_with_open_streams_and_an_idle_connection(
     stop: Callable[[int], None], tmp_path: Path
 ) -> None:

@@ -19,8 +19,8 @@ from workers.environment.ledger_access import open_record
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]
 
 SESSIONS = [session_id(number) for number in range(2)]
-SOURCES = 3000
-KILLED_AFTER = (50, 700)
+SOURCES = 1000
+KILLED_AFTER = (50, 300)
 """Answers of a session after which a life of the gateway ends."""
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests import loopback
 from tests.system.tree_run import STAND_S, TreeRun, running, wait_for
 from tests.workers.tee.fake_tee import calling, seed
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 from workers.tee import tee_pb2 as wire
 
 EDGE = "edge:svc-a|svc-b|DEPENDS_ON"

@@ -9,7 +9,7 @@ import pytest
 from kernel.ledger.archive import Archive
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.retention.archival import Retention
-from kernel.retention.thought_contents import read_content, rounds_archived
+from kernel.retention.thought_contents import count_archived_rounds, read_content
 from kernel.retention.thought_records import cold_status
 from kernel.thoughts.reading import thought_rows
 from kernel.verify import verify
@@ -81,6 +81,6 @@ def test_who_is_killed_has_lost_nothing_and_goes_on(tmp_path):
             assert done == left or left is None
             moved.add(done)
         with ledger.view() as view:
-            assert (rounds_archived(view), cold_status(view).rounds_cold) == (1, 1)
+            assert (count_archived_rounds(view), cold_status(view).rounds_cold) == (1, 1)
         ledger.close()
     assert moved == {(len(SAID), len(SAID)), (0, len(SAID)), (0, 0)}

@@ -18,7 +18,7 @@ from tests.kernel.build import create, submit
 from tests.system.essence import outcomes_for_each_request, reading
 from tests.system.extractions import STATES, steps
 from tests.system.tree_run import TreeRun, running, wait_for
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 from workers.environment.system_host import system_host
 
 pytestmark = pytest.mark.timeout(120)

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 from tests.process_environment import process_environment
 from tests.system.essence import rows_of
+from tests.workers.cli.command import rotulus
 
 COMMAND = Path(sys.executable).with_name("rotulus")
 MARK = "TREE_UNDER_TEST"
-FINISH_S = 100.0
-STAND_S = 90.0
+FINISH_S = 200.0
+STAND_S = 200.0
 POLL_S = 0.01
 
 _PROC = Path("/proc")
@@ -32,19 +33,16 @@ T = TypeVar("T")
 
 
 def command_on(data_dir: Path, *arguments: str) -> tuple[int, str]:
-    """Run a command beside a tree; return its exit code and everything that it said."""
-    ended = subprocess.run(
-        [str(COMMAND), *arguments, "--data-dir", str(data_dir)],
-        env=process_environment(),
-        capture_output=True,
-        text=True,
-        timeout=FINISH_S,
-        check=False,
-    )
-    return ended.returncode, ended.stdout + ended.stderr
+    """Run a command beside a tree, in this process; return its exit code and all that it said."""
+    environment = process_environment()
+    without = {name: None for name in os.environ if name not in environment}
+    result = rotulus(*arguments, "--data-dir", str(data_dir), **environment, **without)
+    return result.exit_code, result.output
 
 
-def wait_for(subject: str, ask: Callable[[], T], timeout_s: float, each_s: float = POLL_S) -> T:
+def wait_for(
+    subject: str, ask: Callable[[], T | None], timeout_s: float, each_s: float = POLL_S
+) -> T:
     """Ask again and again until the answer is true, and return it.
 
     Asking takes a tenth of a processor at most, since what is waited for needs the rest.

@@ -2,20 +2,58 @@
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 import pytest
 from redis import Redis
 
+from kernel.landscape.recorder import Recorder
 from kernel.ledger.sqlite.store import SqliteStore
 from queues.embedded.server import EmbeddedRedis, find_server
 from tests.kernel.build import FakeHost
+from tests.kernel.landscape.runs import whole_run
 from tests.workers.api.door import Door, running_door
+from tests.workers.api.kept import KeptDoor, kept_door
+from tests.workers.chromium import running_browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+Run = dict[str, Any]
 
 
 @pytest.fixture
 async def door(anyio_backend: str) -> AsyncIterator[Door]:
     async with running_door(host=FakeHost().host) as door:
         yield door
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[KeptDoor]:
+    """A gateway for all tests of a module."""
+    with kept_door() as kept:
+        yield kept
+
+
+@pytest.fixture
+async def run(door: Door) -> Run:
+    """The records of a run that has ended."""
+
+    def record() -> Run:
+        recorder = Recorder(door.ledger)
+        recorded: Run = whole_run(recorder)
+        recorder.complete_run("run-1")
+        return recorded
+
+    return await anyio.to_thread.run_sync(record)
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """The system's Chromium."""
+    with running_browser() as browser:
+        yield browser
 
 
 @pytest.fixture

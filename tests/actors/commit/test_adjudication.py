@@ -7,16 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.commit.review_units import AdjudicateUnit, AutoConfirmUnit, DismissOutcomeUnit
+from actors.commit.review_units import (
+    AdjudicateUnit,
+    AutoConfirmUnit,
+    DecideAsSeenUnit,
+    DismissOutcomeUnit,
+)
 from actors.commit.rollback_units import RollbackOperationUnit
 from actors.commit.work_units import RequestWorkUnit
 from actors.errors import IntentInvalid
 from actors.orchestrator.intents import Adjudicate
 from kernel.audit.open_reviews import open_reviews
+from kernel.audit.recent_decisions import recent_decisions
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
+from kernel.records.reviews.errors import ReviewRefused
 from kernel.records.reviews.evidence import IDENTITY_CONFIDENCE_MIN, Evidence, why_a_person_decides
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE
@@ -429,3 +436,51 @@ def test_what_is_confirmed_is_no_candidate_again(ledger: Ledger) -> None:
     assert state(ledger) == "confirmed"
     assert code_of(submit(ledger, candidate(ledger))) == "filing_relationship_transition_disallowed"
     assert state(ledger) == "confirmed"
+
+
+def decide_as_seen(ledger: Ledger, seen: str, by: str, decision: str = "confirm") -> Any:
+    stated = {
+        "intent_key": f"{seen}:{decision}",
+        "kind": "observation",
+        "record_id": "o",
+        "decision": decision,
+        "adjudicated_by": by,
+        "grounds": f"{by} has read it",
+    }
+    return do(ledger, DecideAsSeenUnit(Adjudicate.model_validate(stated), seen))
+
+
+@pytest.mark.spec("§13.6")
+def test_what_others_decided_meanwhile_is_said_and_not_written_over(ledger: Ledger) -> None:
+    accept(ledger, observation(ledger))
+    with ledger.view() as view:
+        seen = open_reviews(view, "observation").items[0]["written_by_operation_id"]
+    assert isinstance(decide_as_seen(ledger, seen, "ada"), SubmissionResult)
+    with ledger.view() as view:
+        record = view.record(schema.court_disposition_observations, "o")
+    assert record is not None
+    # A confirmation without a label confirms what was read.
+    assert record["payload"]["normalized_label"] == "granted"
+    for decision in ("confirm", "reject"):
+        with pytest.raises(ReviewRefused, match="by ada: ada has read it") as refused:
+            decide_as_seen(ledger, seen, "bea", decision)
+        assert refused.value.code == "review_decided_meanwhile"
+    assert state(ledger, "o", schema.court_disposition_observations) == "confirmed"
+    with ledger.view() as view:
+        [decision] = recent_decisions(view)["decisions"]
+    said = ("kind", "record_id", "decision", "decided_by", "grounds", "undone_by_operation_id")
+    assert [decision[name] for name in said] == [  # type: ignore[literal-required]
+        *("observation", "o", "confirmed", "ada", "ada has read it", None)
+    ]
+    whole(ledger)
+
+
+@pytest.mark.spec("§13.6")
+def test_what_was_written_anew_is_looked_at_again(ledger: Ledger) -> None:
+    accept(ledger, observation(ledger))
+    with ledger.view() as view:
+        seen = open_reviews(view, "observation").items[0]["written_by_operation_id"]
+    accept(ledger, observation(ledger, disposition="denied"))
+    with pytest.raises(ReviewRefused, match="look at it again"):
+        decide_as_seen(ledger, seen, "ada")
+    assert waiting(ledger, "observation") == ["o"]

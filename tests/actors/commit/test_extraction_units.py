@@ -23,9 +23,10 @@ from kernel.work.extraction_runs import replacement_of
 from kernel.work.extractions.failures import FAILURES, RESOLVED
 from kernel.work.extractions.reading import describe_run, describe_source, runs_in_state
 from kernel.work.extractions.requests import request_extraction
-from kernel.work.reports import ExtractionBegun, ExtractionFailed, ExtractionFinished, GivenUp
+from kernel.work.reports import ExtractionBegun, ExtractionFailed, ExtractionFinished
 from kernel.work.requests import request_id_of, status_of
 from tests.actors.harness import bench_on
+from tests.kernel.attempts import given_up
 from tests.kernel.build import FakeHost, create, effect, envelope, receipts_of_kind, submit
 from tests.kernel.deciding import deciding
 from tests.kernel.extractions import result, task, value
@@ -72,7 +73,7 @@ class Extractions:
         return self.do(WorkReportUnit(ExtractionFailed(request_id=request_id, code=code)))
 
     def give_up(self, request_id: str) -> Any:
-        report = GivenUp(request_id=request_id, error_signature="worker_ended_three_times")
+        report = given_up(request_id=request_id, error_signature="worker_ended_three_times")
         return self.do(WorkReportUnit(report))
 
     def cancel(self, request_id: str, reason: str) -> Any:

@@ -17,8 +17,8 @@ from actors.sharding.assignment import shard_of
 from actors.sharding.held_shards import HeldShards
 from kernel.ledger.shards import (
     Position,
-    consumed_to,
-    found_shards,
+    consumed_position,
+    create_shards,
     record_consumed,
     shards_of,
     take_shards,
@@ -47,7 +47,7 @@ SHARDS = 4
 def made():
     ledger, store = scripted_ledger()
     with ledger.transaction() as transaction:
-        found_shards(transaction, SHARDS)
+        create_shards(transaction, SHARDS)
     return ledger, store
 
 
@@ -311,7 +311,7 @@ async def test_what_was_consumed_is_recorded_with_its_effects_and_not_taken_agai
         await old.runtime.ask(session_id, positioned(declare("h1", "h2", "h3"), "01"))
         await old.runtime.ask(session_id, positioned(Operate((source("n"),)), "02"))
         with ledger.view() as view:
-            assert consumed_to(view, session_id) == Position("m", "02")
+            assert consumed_position(view, session_id) == Position("m", "02")
         length = log_length(ledger)
         for serving in (old, new):
             serving.take(0)
@@ -332,7 +332,7 @@ async def test_a_stale_owner_consumes_nothing(made):
         with pytest.raises(StaleEpoch):
             await committer.commit([ConsumedUnit("s", Position("m", "01"))], fence)
     with ledger.view() as view:
-        assert consumed_to(view, "s") is None
+        assert consumed_position(view, "s") is None
 
 
 async def test_confirming_tells_a_held_fence_from_a_stale_one(made):
@@ -354,7 +354,7 @@ def late():
     ledger, store = scripted_ledger()
     kind_of_store.reset(token)
     with ledger.transaction() as transaction:
-        found_shards(transaction, SHARDS)
+        create_shards(transaction, SHARDS)
     return ledger, store
 
 

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from actors.commit.prefetch import records_named
+from actors.commit.prefetch import records_of_envelope
 from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.units import EnvelopeUnit, IntentUnit
 from kernel.authority.read_ahead import Around, read_ahead
@@ -182,7 +182,7 @@ async def test_a_batch_leaves_what_its_units_leave_one_by_one():
     ids=repr,
 )
 def test_of_an_envelope_without_its_shape_nothing_is_read_ahead(document):
-    assert list(records_named(document)) == []
+    assert list(records_of_envelope(document)) == []
 
 
 async def test_names_that_no_store_can_be_asked_for_harm_nobody_else_in_the_batch(ledger):

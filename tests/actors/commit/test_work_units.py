@@ -23,23 +23,18 @@ from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
 from kernel.work.reports import (
     CapacityRejected,
-    GivenUp,
     TransitionDue,
 )
 from kernel.work.requests import WorkRequest, status_of
 from tests.actors.harness import bench_on
 from tests.extraction_steps import extraction_step
+from tests.kernel.attempts import given_up
 from tests.kernel.binding_world import of_nobody
-from tests.kernel.build import FakeHost, create, ledger_on, submit
+from tests.kernel.build import create, ledger_on, submit
 from tests.kernel.extractions import completeness
 
 RUN = "ER-456"
 SIGNAL = {"ec_capacity_lease_state": "none", "queue_depth": 1, "inflight_operations": 2}
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger.create(MemoryStore(), FakeHost().host)
 
 
 def do(ledger: Ledger, unit: Any) -> Any:
@@ -219,7 +214,7 @@ def test_reports_of_another_queue_or_of_nothing_change_nothing(ledger):
 
 def test_what_is_given_up_or_taken_back_is_not_worked_on_any_more(ledger):
     run, bound = ask(ledger, step(1, "pending", "running"), binding())
-    assert report(ledger, GivenUp(request_id=bound, error_signature="broken"))[0] == "completed"
+    assert report(ledger, given_up(request_id=bound, error_signature="broken"))[0] == "completed"
     cancelled, status = do(ledger, CancelRequestUnit(run, "no longer wanted"))
     assert (cancelled, status.state, status.reason) == (True, "cancelled", "no longer wanted")
     assert record(ledger, run) == ("closed", None)

@@ -268,7 +268,7 @@ async def test_another_number_of_shards_is_refused(world):
     a = await world.gateway("a")
     a.held_shards.shards = SHARDS + 1
     with pytest.raises(LedgerUnavailable) as refused:
-        await a.keeper.found_ledger()
+        await a.keeper.initialize_ledger()
     assert refused.value.code == "ledger_shards_differ"
 
 
@@ -279,7 +279,7 @@ async def test_the_keeper_and_the_mail_run_by_themselves(world):
             tasks.start_soon(gateway.keeper.run)
         await settle(lambda: [len(gateway.held) for gateway in (a, b)] == [2, 2])
         session_id = next(world.sessions(b))
-        await settle(lambda: a.keeper.owner_of(shard_of(session_id, SHARDS)) == "b")
+        await settle(lambda: a.keeper.expected_owner(shard_of(session_id, SHARDS)) == "b")
         await a.sessions.ask(session_id, declare("h"))
         tasks.cancel_scope.cancel()
 

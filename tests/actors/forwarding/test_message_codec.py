@@ -24,7 +24,7 @@ from actors.forwarding.message_codec import (
     LONG_CHARS,
     ForwardedMessage,
     aside,
-    asked_for,
+    asker_of,
     decode_asking,
     decode_reply,
     encode_asking,
@@ -43,7 +43,6 @@ from actors.messages import (
     Message,
     Operate,
     Query,
-    ReadMerkleRoot,
     Recomputed,
     RecordThought,
     Reports,
@@ -71,7 +70,6 @@ from kernel.work.reports import (
     BindingEvaluated,
     BindingSuspended,
     CapacityRejected,
-    GivenUp,
     ReportedCapacity,
     TransitionDue,
 )
@@ -86,6 +84,7 @@ from tests.actors.intents import (
     synthesized,
     understanding,
 )
+from tests.kernel.attempts import given_up
 from tests.kernel.build import create
 from tests.workers.api.door import ANY_JSON
 
@@ -138,7 +137,6 @@ MESSAGES = (
     RecordThought("t-1", "plan", "Ä \u0000"),
     VerifyThoughtChain(),
     FinalizeMerkle(),
-    ReadMerkleRoot(),
     EndAuditSession(),
     Declare(ONTOLOGY, ("h1", "h2"), SessionPolicy(True, False, 3), {"case_name": "Ä"}),
     Declare(ONTOLOGY, (), DEFAULT_POLICY),
@@ -234,7 +232,7 @@ REPORTS = (
             ec_capacity_lease_state="exhausted", queue_depth=3, inflight_operations=1
         ),
     ),
-    GivenUp(request_id="r-4", error_signature="timeout"),
+    given_up(request_id="r-4", error_signature="timeout"),
 )
 
 
@@ -314,10 +312,10 @@ async def test_what_is_long_is_written_beside_the_loop():
 
 
 def test_whose_answer_it_is_is_seen_without_reading_it():
-    assert asked_for(encode_reply("7", {"a": 1})) == "7"
+    assert asker_of(encode_reply("7", {"a": 1})) == "7"
     for content in (b"", b"[", b'["7', b"{}", b"[7,null,false]"):
         with pytest.raises(ValueError, match=r"answer|found"):
-            asked_for(content)
+            asker_of(content)
 
 
 @pytest.mark.parametrize("outcome", ["previewed", "not_supported", "rejected"])

@@ -11,14 +11,14 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
     INCIDENTS_SHARD,
     Fence,
-    found_shards,
+    create_shards,
     holds,
     shards_of,
     take_away_all,
 )
 from kernel.ledger.store.tables import TableQuery
 from kernel.records.causal_graph import CausalNode, Mark
-from tests.kernel.build import findings, memory_ledger
+from tests.kernel.build import findings
 
 SESSION = "incident-7"
 WHY = EliminationProvenance("adapter://test", "probe:1")
@@ -38,11 +38,6 @@ def content_of(ledger: Ledger):
             table.name: view.tables.scan(TableQuery(table))
             for table in schema.metadata.sorted_tables
         }
-
-
-@pytest.fixture
-def ledger():
-    return memory_ledger()
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
@@ -73,10 +68,10 @@ def test_an_owner_that_takes_the_shard_before_it_writes_refuses_the_other_from_t
 
 def test_gateways_share_out_their_shards_beside_that_of_incidents(ledger):
     with ledger.transaction() as transaction:
-        found_shards(transaction, 4)
+        create_shards(transaction, 4)
     LedgerEliminationStore(ledger).take()
     with ledger.transaction() as transaction:
-        found_shards(transaction, 4)
+        create_shards(transaction, 4)
         assert [shard.shard for shard in shards_of(transaction)] == [0, 1, 2, 3]
         row = transaction.tables.get(schema.shard_epochs, INCIDENTS_SHARD)
         fence = Fence(INCIDENTS_SHARD, 1, row["owner"])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kernel.belief.errors import BeliefInputError
-from kernel.belief.provider import HypothesisProvider, eliminated_by
+from kernel.belief.provider import HypothesisProvider, eliminations_by
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard
 
 NAMES = ("a", "b", "c", "d")
@@ -43,7 +43,7 @@ def test_the_table_is_a_provider_and_less_is_not():
 @pytest.mark.spec("seed 000 §1")
 def test_a_probe_eliminates_what_is_true_and_what_is_left_out_stays():
     table = TableProvider({"p": {"b": False, "c": True, "a": True}})
-    assert eliminated_by(table, frozenset(NAMES), "p", "x") == ["a", "c"]
+    assert eliminations_by(table, frozenset(NAMES), "p", "x") == ["a", "c"]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_probe_eliminates_what_is_true_and_what_is_left_out_stays():
 )
 def test_an_answer_that_does_not_fit_changes_nothing(answer, code):
     with pytest.raises(BeliefInputError) as caught:
-        eliminated_by(TableProvider({"p": answer}), frozenset(NAMES), "p", "x")
+        eliminations_by(TableProvider({"p": answer}), frozenset(NAMES), "p", "x")
     assert caught.value.code == code
 
 
@@ -68,5 +68,5 @@ def test_however_a_provider_ends_it_is_an_exception_of_the_call(name: str):
     provider = TableProvider({})
     provider.apply_probe = ENDS[name]  # type: ignore[method-assign]
     with nobody_at_the_keyboard(), pytest.raises(Exception) as caught:  # noqa: PT011
-        eliminated_by(provider, frozenset(NAMES), "p", "x")
+        eliminations_by(provider, frozenset(NAMES), "p", "x")
     assert not isinstance(caught.value, BeliefInputError)

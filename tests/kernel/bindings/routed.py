@@ -65,7 +65,9 @@ def completed(ledger, artifact_ref, phase, **fields):
     """The envelope that completes a phase of an artifact as it stands."""
     with ledger.view() as view:
         node = view.node(artifact_ref)
-    stated = completion(read_artifact(node), node["payload"], phase, fields)
+    artifact = read_artifact(node)
+    assert artifact is not None
+    stated = completion(artifact, node["payload"], phase, fields)
     return adapt(artifact_ref, **{COMPLETED_PHASES: stated})
 
 

@@ -5,6 +5,7 @@ import pytest
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import Store
 from tests.kernel.build import FakeHost
 
 
@@ -12,7 +13,7 @@ from tests.kernel.build import FakeHost
 def ledger(request, tmp_path):
     fake = FakeHost()
     if request.param == "sqlite":
-        store = SqliteStore(tmp_path / "ledger.db")
+        store: Store = SqliteStore(tmp_path / "ledger.db")
     else:
         from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - with its driver
 

@@ -41,7 +41,8 @@ def begin(recorder: Recorder, run_id: str = "run-1") -> dict[str, str]:
             sequence=place,
         )
     return {
-        label: recorder.register_edge(run_id, *ends, label)["edge_id"] for *ends, label in EDGES
+        label: recorder.register_edge(run_id, start, end, label)["edge_id"]
+        for start, end, label in EDGES
     }
 
 

@@ -19,7 +19,7 @@ from kernel.landscape.canonical_types import (
     Canonical,
     DataRefused,
     canonical_json,
-    restored,
+    restore_value,
     stable_hash,
     typed_data,
 )
@@ -62,8 +62,8 @@ def typed(value):
 @given(data)
 def test_what_was_written_comes_back_as_it_was_and_is_written_again_alike(value):
     content = typed_data(value)
-    assert typed(restored(content)) == typed(value)
-    assert typed_data(restored(content)) == content
+    assert typed(restore_value(content)) == typed(value)
+    assert typed_data(restore_value(content)) == content
 
 
 @given(data, data)
@@ -238,7 +238,7 @@ def test_depth_has_a_limit_whatever_lies_at_the_bottom(bottom):
     value = bottom
     for _ in range(DEPTH_MAX):
         value = [value]
-    assert typed(restored(typed_data(value))) == typed(value)
+    assert typed(restore_value(typed_data(value))) == typed(value)
     with pytest.raises(DataRefused) as refusal:
         typed_data([value])
     assert refusal.value.code == "data_too_deep"
@@ -270,13 +270,13 @@ def test_size_has_a_limit(monkeypatch):
 )
 def test_bytes_that_nothing_writes_are_not_read(content):
     with pytest.raises(ValueError, match="no canonical data"):
-        restored(content)
+        restore_value(content)
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(content):
     try:
-        value = restored(content)
+        value = restore_value(content)
     except ValueError:
         return
     assert typed_data(value) == content

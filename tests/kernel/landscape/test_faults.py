@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel.landscape.canonical_types import DataRefused, restored
+from kernel.landscape.canonical_types import DataRefused, restore_value
 from kernel.landscape.checkpoints import newest_checkpoint, topology_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged, RecordRefused
 from kernel.landscape.export import export_csv, export_run
@@ -184,7 +184,7 @@ def test_why_a_gate_decided_is_kept_and_comes_back(ledger, recorder):
     [event] = records(ledger, "routing_events")
     assert event["reason_ref"] == event["reason_hash"]
     content = read(ledger, read_payload, "run-1", event["reason_ref"])
-    assert restored(content) == {"because": 0.75}
+    assert restore_value(content) == {"because": 0.75}
 
 
 def test_the_context_of_an_outcome_is_canonical(ledger, recorder):
@@ -199,7 +199,7 @@ def test_the_context_of_an_outcome_is_canonical(ledger, recorder):
     recorder.flush()
     [outcome] = records(ledger, "token_outcomes")
     assert outcome["context_json"].startswith('{"a":[')
-    assert restored(outcome["context_json"].encode())["a"] == [1.0, b"x"]
+    assert restore_value(outcome["context_json"].encode())["a"] == [1.0, b"x"]
 
 
 def test_a_checkpoint_of_another_format_is_refused_by_its_code(ledger, recorder):

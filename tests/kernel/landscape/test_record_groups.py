@@ -13,7 +13,7 @@ import pytest
 
 from kernel.landscape.checkpoints import reopen_run
 from kernel.landscape.export import export_run, import_run
-from kernel.landscape.record_anchors import anchor_groups, earlier_runs, groups_not_anchored
+from kernel.landscape.record_anchors import anchor_groups, count_unanchored_groups, earlier_runs
 from kernel.landscape.record_chain import FINISHED, entry_of, newest_group
 from kernel.landscape.record_group import unfinished_statuses
 from kernel.landscape.record_rules import KEYS, TABLES
@@ -78,7 +78,7 @@ def test_a_run_verifies_while_it_goes_on_when_it_failed_when_it_is_resumed_and_s
     assert findings(ledger) == []
     seal_receipts(ledger)
     recorder.complete_run("run-1", "interrupted")
-    assert ledger.read(groups_not_anchored) == 1
+    assert ledger.read(count_unanchored_groups) == 1
     seal_receipts(ledger)
     reopen_run(ledger, "run-1")
     finish_work(recorder, operation_id)
@@ -270,7 +270,7 @@ def test_what_is_recorded_behind_the_anchor_can_be_changed_until_the_next_one(un
     shutil.copy(unfinished, path)
     ledger = Ledger(SqliteStore(path), FakeHost().host)
     Recorder(ledger, group_records=1).create_row("run-1", "source", 8, {"row": "x"}, row_id="x")
-    assert ledger.read(groups_not_anchored) == 1
+    assert ledger.read(count_unanchored_groups) == 1
     ledger.close()
     copy = Copy(path)
     forge_record(copy, TABLES["rows"], "x", source_data_hash="ab" * 32)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.checkpoints import (
     newest_checkpoint,
     reopen_run,
@@ -27,7 +27,7 @@ def checkpoint_of(ledger, topology=None):
 def test_a_run_goes_on_only_on_the_graph_on_which_it_began(ledger, recorder):
     begin_with_token(recorder)
     checkpoint(recorder, "run-1", "t", 1, {"sum": 2.0, "items": [b"x"]})
-    state = restored(checkpoint_of(ledger)["aggregation_state_json"].encode())
+    state = restore_value(checkpoint_of(ledger)["aggregation_state_json"].encode())
     assert state == {"sum": 2.0, "items": [b"x"]}
     assert isinstance(state["sum"], float)
     with ledger.view() as view:
@@ -73,7 +73,10 @@ def test_data_that_is_gone_or_is_not_what_the_record_says_is_not_gone_on_with(le
         ("rows", "r", "source_data_hash"): lambda view: rows_behind(view, "run-1", None)[0][1],
         ("node_states", "s", "input_hash"): lambda view: state_input(view, "run-1", "s"),
     }
-    assert [restored(ledger.read(each)) for each in questions.values()] == [{"a": 1.0}, {"b": 2}]
+    assert [restore_value(ledger.read(each)) for each in questions.values()] == [
+        {"a": 1.0},
+        {"b": 2},
+    ]
     for (name, record_id, column), question in questions.items():
         with ledger.store.transaction() as tables:
             stored = tables.get(TABLES[name], "run-1", record_id)

@@ -1,5 +1,7 @@
 """Rules that the records of a run keep together: completeness and lineage (seed 003)."""
 
+from io import BytesIO
+
 import pytest
 
 from kernel.landscape.canonical_types import typed_data
@@ -179,16 +181,17 @@ def test_a_run_with_a_broken_lineage_is_not_taken_in(ledger, recorder, broken):
     assert other.read(lambda view: view.tables.count(TableQuery(TABLES["runs"]))) == 0
 
 
+@pytest.mark.parametrize("source", [list, lambda lines: BytesIO(b"".join(lines))])
 @pytest.mark.parametrize("behind", [b'{"record_type":"rows"}\n', b"[]\n", b"x"])
-def test_nothing_stands_behind_the_manifest_of_an_import(ledger, recorder, behind):
+def test_nothing_stands_behind_the_manifest_of_an_import(ledger, recorder, behind, source):
     whole_run(recorder)
     recorder.complete_run("run-1")
     lines = ledger.read(lambda view: list(export_run(view, "run-1")))
     other = memory_ledger()
     with pytest.raises(ImportRefused, match="behind the manifest"):
-        import_run(other, [*lines, behind])
+        import_run(other, source([*lines, behind]))
     assert other.read(lambda view: view.tables.count(TableQuery(TABLES["runs"]))) == 0
-    import_run(other, [*lines, b"\n", b" \n"])
+    import_run(other, source([*lines, b"\n", b" \n"]))
 
 
 @pytest.mark.spec("L1")

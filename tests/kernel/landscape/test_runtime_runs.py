@@ -28,7 +28,7 @@ from kernel.landscape.reports import (
 from kernel.landscape.run_rules import run_problems
 from kernel.landscape.runtime import stretches, views, ways
 from kernel.landscape.runtime.records import RuntimeRecords
-from kernel.landscape.runtime.stretches import open_stretch, stretch_between, stretch_named
+from kernel.landscape.runtime.stretches import open_stretch, stretch_between, stretch_of_id
 from kernel.landscape.runtime.views import run_view, runtime_runs, view_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
@@ -267,7 +267,7 @@ def test_a_sealed_run_is_made_again_by_verification_and_read_like_any_other(obse
         assert [run["status"] for run in runtime_runs(view, limit=5)] == ["running", "completed"]
         made = run_view(view, run_id)
         lines = [*export_run(made, run_id, b"key")]
-        assert stretch_named(view, run_id).last == head(observed) - 3
+        assert stretch_of_id(view, run_id).last == head(observed) - 3
         assert summary_of(made, run_id)["status"] == "completed"
     assert json.loads(lines[-1])["run_digest"] == document["run_digest"]
     # Another ledger has runs of its own runtime, and no name of theirs is given away.
@@ -285,7 +285,7 @@ def test_runs_follow_each_other_without_a_gap_or_an_overlap(observed):
     assert second["run_id"].startswith("runtime:000000000006-000000000009:")
     with observed.view() as view:
         assert open_stretch(view).first == 10
-        parts = [stretch_named(view, each["run_id"]) for each in (first, second)]
+        parts = [stretch_of_id(view, each["run_id"]) for each in (first, second)]
         tokens = [
             row["token_id"]
             for part in (*parts, open_stretch(view))
@@ -330,8 +330,8 @@ def test_no_name_makes_a_run_longer_than_one_is(observed, monkeypatch):
     with observed.view() as view:
         names = {rows: stretch_between(view, last - rows + 1, last).run_id for rows in (3, 4)}
         monkeypatch.setattr(stretches, "RUN_ROWS_MAX", 3)
-        assert stretch_named(view, names[3]).first == last - 2
-        assert stretch_named(view, names[4]) is None
+        assert stretch_of_id(view, names[3]).first == last - 2
+        assert stretch_of_id(view, names[4]) is None
 
 
 def test_names_of_the_runtimes_runs_are_its_own(ledger):

@@ -7,7 +7,7 @@ from kernel.landscape.lineage import explain
 from kernel.landscape.recent_runs import activity_since, problems_now
 from kernel.landscape.reports import errors_of, graph_of, outcomes_of, summary_of
 from kernel.landscape.runtime.records import RuntimeRecords
-from kernel.landscape.runtime.stretches import stretch_named
+from kernel.landscape.runtime.stretches import stretch_of_id
 from kernel.landscape.runtime.views import run_view, runtime_runs
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
@@ -35,7 +35,7 @@ def read(ledger, run_id):
     """Return all that is read of a run."""
     with ledger.view() as view:
         made = run_view(view, run_id)
-        rows = RuntimeRecords(view, stretch_named(view, run_id)).rows
+        rows = RuntimeRecords(view, stretch_of_id(view, run_id)).rows
         tokens = [row["token_id"] for row in rows["tokens"]]
         reports = [report(made, run_id) for report in (summary_of, graph_of, outcomes_of)]
         return (

@@ -9,9 +9,8 @@ from pathlib import Path
 import anyio
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.synthesis.model_client import ModelAnswer, ModelCall
-from workers.plugins import JobContext, JobRefused, QueuePlugin, Schedule
-from workers.worker.handlers.extractor import Extracted, SourceToRead
+from rotulus import JobContext, JobRefused, QueuePlugin, Schedule
+from rotulus.plugins import Extracted, ModelAnswer, ModelCall, SourceToRead
 
 
 class Letter(BaseModel):

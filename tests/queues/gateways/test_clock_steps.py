@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from queues.gateways.inbox import Inbox
 from queues.gateways.shard_leases import ShardLeases
 from tests.queues.conftest import server_time_s
+from tests.wall_clock import hold_at_night
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -44,5 +45,5 @@ async def test_a_dead_gateway_is_replaced_within_its_lease_whatever_the_clock_do
             await anyio.sleep(LEASE_S / 4)
             await b.beat(())
     took_s = time.monotonic() - died_s
-    assert took_s <= LEASE_S + SLACK_S
+    hold_at_night(took_s, LEASE_S + SLACK_S)
     await redis.aclose()

@@ -220,7 +220,7 @@ def test_what_was_changed_anywhere_does_not_open(content, ask_id, expires_at_ms,
     assert seal.open("ask", "shard:1", broken) is None
     assert seal.open("ask", "shard:11", closed) is None, "another shard's"
     assert seal.open("answer", "shard:1", closed) is None, "reflected"
-    assert MessageSeal().open("ask", "shard:1", closed) is None, "another ledger's"
+    assert MessageSeal(b"o" * 32).open("ask", "shard:1", closed) is None, "another ledger's"
     assert seal.open("ask", "shard:1", closed[:-1]) is None
     assert len(content) < 8 or content not in closed, "it cannot be read"
 
@@ -230,7 +230,7 @@ def test_an_answer_is_of_the_asking_that_it_was_sealed_for(ask_id, other_id, con
     seal = MessageSeal(KEY)
     closed = seal.close("answer", "gateway:a", ask_id, 1, content)
     name, other = ask_id.encode(), other_id.encode()
-    exchanged = closed[:9] + bytes([len(other)]) + other + closed[10 + len(name) :]
+    exchanged = closed[:17] + bytes([len(other)]) + other + closed[18 + len(name) :]
     opened = seal.open("answer", "gateway:a", exchanged)
     assert (opened is None) == (name != other)
 
@@ -238,7 +238,7 @@ def test_an_answer_is_of_the_asking_that_it_was_sealed_for(ask_id, other_id, con
 @given(st.binary(max_size=300))
 def test_nothing_that_is_no_seal_opens_or_raises(content):
     assert MessageSeal(KEY).open("ask", "shard:1", content) is None
-    assert MessageSeal(KEY).open("ask", "shard:1", b"\x01" + content) is None
+    assert MessageSeal(KEY).open("ask", "shard:1", b"\x02" + bytes(7) + b"\x01" + content) is None
 
 
 def test_two_seals_of_the_same_are_not_alike():
@@ -332,3 +332,20 @@ async def test_what_is_set_aside_is_seen_and_can_be_put_back_to_be_taken_as_new(
     assert await bodies(mail, 0) == [b"2", b"1"]
     assert await ends(mail, 0) == [0, 0]
     assert await mail.aside([0]) == []
+
+
+@pytest.mark.spec("kernel/0660")
+async def test_mail_waits_until_its_reader_has_the_key_and_is_given_up_under_a_later_one(redis):
+    seal, refused = MessageSeal(), []
+    mail = ShardMail(redis, Inbox(redis, "a"), seal, ENTRIES_MAX, refused.append)
+    with pytest.raises(QueueError) as raised:
+        await mail.post(0, "ask-1", b"1", "a")
+    assert raised.value.code == "mail_key_missing"
+    await ShardMail(redis, Inbox(redis, "b"), MessageSeal(KEY)).post(0, "ask-1", b"1", "a")
+    assert await mail.read({0: ""}, 10) == {}
+    seal.use(KEY, 1)
+    assert [entry.body for entry in (await mail.read({0: ""}, 10) or {})[0]] == [b"1"]
+    seal.use(b"o" * 32, 2)
+    assert await mail.read({0: ""}, 10) == {}
+    assert refused == ["earlier_key"]
+    assert await redis.xlen("rotulus:{shard:0}:mail") == 0

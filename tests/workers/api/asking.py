@@ -3,8 +3,9 @@
 from typing import Any
 
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from kernel.work.reports import GivenUp, TransitionDue
+from kernel.work.reports import TransitionDue
 from tests.extraction_steps import extraction_step
+from tests.kernel import attempts
 
 BINDINGS, EXTRACTIONS = f"/v1/queues/{BINDING_QUEUE}", f"/v1/queues/{EXTRACTION_QUEUE}"
 
@@ -31,7 +32,7 @@ async def done(door: Any, request_id: str) -> None:
 
 
 async def given_up(door: Any, queue: str, request_id: str, signature: str) -> None:
-    await report(door, queue, GivenUp(request_id=request_id, error_signature=signature))
+    await report(door, queue, attempts.given_up(request_id=request_id, error_signature=signature))
 
 
 async def report(door: Any, queue: str, outcome: Any) -> None:

@@ -83,5 +83,5 @@ BODIES: dict[str, dict[str, Any]] = {
             }
         ]
     },
-    "/internal/dead-letters": {"item_key": "u-1", "request_ids": ["r"], "error_signature": "e"},
+    "/internal/retry-policy": {"queue": "binding-evaluation", "policy": {"attempts": 3}},
 }

@@ -11,7 +11,6 @@ from uuid import UUID
 import anyio
 import httpx
 from fakeredis import FakeAsyncRedis
-from fastapi import FastAPI
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
@@ -23,7 +22,7 @@ from actors.synthesis.local_model import LocalModel
 from actors.synthesis.synthesis import Synthesis
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import found_shards
+from kernel.ledger.shards import create_shards
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import Store, TableQuery
 from kernel.rollback.confirmation import Confirmations
@@ -37,11 +36,13 @@ from queues.queue.work_queue import WorkQueue
 from queues.redis.watch import RedisWatch
 from tests.workers.api.answer_shapes import check_shape, is_json
 from workers.api.app import build_app
+from workers.api.application import Application
 from workers.api.middleware.admission import Admission
 from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import Services
 from workers.client.typed.gateway import GatewayClient
 from workers.client.typed.worker_proof import WorkerProof
+from workers.dashboard.error_pages import ErrorPages
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.gateway.dashboard_source import LiveSource
@@ -76,7 +77,7 @@ class Door:
     """A gateway, and a client that talks to it without a socket."""
 
     services: Services
-    app: FastAPI
+    app: Application
     committer: Committer
     http: httpx.AsyncClient
     heads: list[Any] = field(default_factory=list)
@@ -150,7 +151,7 @@ async def running_door(
     held_shards = None if shards is None else HeldShards(shards)
     if shards is not None:
         with ledger.transaction() as transaction:
-            found_shards(transaction, shards)
+            create_shards(transaction, shards)
 
     def notify(head: Any) -> None:
         outcomes.notify()
@@ -186,7 +187,8 @@ async def running_door(
         publishing=None if publishing is None else publishing(ledger),
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)), LivePages(services))
-    app = build_app(services, router, hosts=hosts, host=host)
+    pages = ErrorPages().reader_send
+    app = build_app(services, router, hosts=hosts, host=host, reader_send=pages)
     async with anyio.create_task_group() as tasks, http_client(app) as http:
         http.event_hooks["response"] += [check_numbers, check_shape]
         ready = anyio.Event()

@@ -8,7 +8,6 @@ import pytest
 
 from tests.workers.api.answer_shapes import DOCUMENT
 from tests.workers.api.door import SESSION, error_of
-from tests.workers.api.kept import KeptDoor, kept_door
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 UNDOCUMENTED = {
@@ -40,12 +39,6 @@ def _value(places: dict, name: re.Match) -> str:
     schema = places[name[1]]
     known = SESSION if schema.get("format") == "uuid" else schema.get("enum", ["x"])[0]
     return str(schema.get("minimum", known))
-
-
-@pytest.fixture(scope="module")
-def kept() -> Iterator[KeptDoor]:
-    with kept_door() as kept:
-        yield kept
 
 
 @pytest.mark.parametrize(("path", "methods"), [*_documented(), *UNDOCUMENTED.items()])

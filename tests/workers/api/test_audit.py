@@ -7,7 +7,7 @@ from kernel.model.numbers import SEQUENCE_MAX
 from tests.kernel.binding_world import EVENT, ask, bound, furnish, work
 from tests.kernel.build import adapt, changed, unmeasured
 from tests.workers.api.door import SESSION, Door, claim, error_of, source, understanding
-from workers.api.routes.records import PAGE_MAX
+from workers.questions.fields import PAGE_MAX
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,9 @@ from kernel.ledger import schema
 from kernel.work.contents import BINDING_QUEUE
 from tests.kernel.bindings.routed import CONVERSION, NORMALIZATION, selector
 from tests.kernel.build import findings, receipts_of_kind
+from tests.workers.api.asking import BINDINGS, given_up
 from tests.workers.api.door import SESSION, Door, rows
+from workers.cli.binding import counts_text
 from workers.client.errors import GatewayError
 from workers.client.source_bindings import SourceBindings
 
@@ -107,6 +109,23 @@ async def test_a_completed_phase_asks_for_what_waited_for_it(door: Door):
     queues = [row["queue"] for row in rows(door.ledger, schema.outbox)]
     assert queues == [BINDING_QUEUE, BINDING_QUEUE]
     assert findings(door.ledger) == ()
+
+
+@pytest.mark.spec("004 §13.2")
+async def test_a_pair_whose_request_was_given_up_is_not_counted_as_one_that_waits(door: Door):
+    async with door.client() as gateway:
+        bindings = SourceBindings(gateway)
+        await bindings.create("b1", MEANING)
+        await operate(door, *(brought(name, source_kind="docket") for name in ("a1", "a2")))
+        first, _ = (row["request_id"] for row in rows(door.ledger, schema.outbox))
+        shown = await bindings.show("b1")
+        assert (shown["pairs"]["ready_to_evaluate"], shown["pairs_abandoned"]) == (2, 0)
+        await given_up(door, BINDING_QUEUE, first, "model: away")
+        [listed] = (await bindings.page())["bindings"]
+        assert (listed["pairs"]["ready_to_evaluate"], listed["pairs_abandoned"]) == (2, 1)
+        assert counts_text(listed) == "ready_to_evaluate 1, given_up 1"
+        await door.send(f"{BINDINGS}/requeue", {"request_ids": [first]})
+        assert (await bindings.show("b1"))["pairs_abandoned"] == 0
 
 
 @pytest.mark.spec("004 §13.8")

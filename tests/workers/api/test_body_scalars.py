@@ -13,7 +13,7 @@ from actors.orchestrator.intents import PublicIntent
 from tests.kernel.build import changed, places
 from tests.workers.api.bodies import BODIES, KEY, SENDER
 from tests.workers.api.door import SESSION
-from tests.workers.api.kept import KeptDoor, kept_door, typed
+from tests.workers.api.kept import typed
 from workers.api.app import MODULES
 
 OTHERS = {
@@ -66,12 +66,6 @@ def test_no_number_of_a_body_takes_a_boolean_or_a_text(path, schema):
         for value in OTHERS.get(kind, (True, False)):
             with pytest.raises(ValidationError):
                 assert SchemaValidator(scalar).validate_python(value) is None, (place, value)
-
-
-@pytest.fixture(scope="module")
-def kept() -> Iterator[KeptDoor]:
-    with kept_door() as kept:
-        yield kept
 
 
 def _numbers() -> Iterator[tuple[str, str]]:

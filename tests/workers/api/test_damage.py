@@ -39,7 +39,7 @@ from workers.environment.settings import Settings
 from workers.gateway.loops.damage_recording import DamageRecording
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.mcp.tool import ToolContext
-from workers.views.attention import attention
+from workers.views.attention_rules import line_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("seed 003, L3")]
 
@@ -151,7 +151,7 @@ def named(met: Damage) -> str:
 
 async def state_of(door: Door) -> list[str]:
     async with door.client() as client:
-        return list(attention(await read_state(client)))
+        return [line_of(item) for item in (await read_state(client))["attention"]]
 
 
 async def numbers(door: Door) -> str:
@@ -195,7 +195,7 @@ async def test_every_door_says_so_until_somebody_has_dealt_with_it(kind: Kind, h
         table = schema.kernel_event_log.name if is_row else met.table
         metric = f'rotulus_records_damaged{{table="{table}"}} 1'
         assert ready["status"] == ("degraded" if is_row else "not ready")
-        assert [line for line in await state_of(door) if "quarantine lift" in line]
+        assert [line for line in await state_of(door) if "found damaged" in line]
         assert metric in await numbers(door)
         [standing] = (await door.http.get("/v1/quarantines")).json()["quarantines"]
         assert standing["quarantine_id"] == receipt_id

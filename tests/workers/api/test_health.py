@@ -16,8 +16,7 @@ from tests.actors.harness import ScriptedStore
 from tests.kernel.build import FakeHost
 from tests.queues.test_redis_errors import RefusingRedis
 from tests.workers.api.door import SESSION, Door, error_of, running_door
-from workers.api.routes.health import STALLED_S
-from workers.api.services import Health
+from workers.views.readiness import STALLED_S, Health
 
 pytestmark = pytest.mark.anyio
 
@@ -146,5 +145,5 @@ async def test_a_problem_of_the_process_makes_it_unready(door: Door):
     [(0.0, {}), (STALLED_S - 1, {}), (STALLED_S, {"commits": "nothing was committed for 5 s"})],
 )
 async def test_a_gateway_that_cannot_commit_is_not_ready(door: Door, stalled_s, problems):
-    door.app.state.services = replace(door.services, health=Health(stalled_s=lambda: stalled_s))
+    door.app.services = replace(door.services, health=Health(stalled_s=lambda: stalled_s))
     assert (await door.http.get("/readyz")).json()["problems"] == problems

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.values import json_text
-from kernel.values.json_text import written_in_steps
+from kernel.values.json_text import write_in_steps
 from tests.workers.api.door import SESSION, Door
 from workers.api.json_answers import json_answer
 
@@ -27,7 +27,7 @@ _VALUES = st.recursive(
 def test_in_steps_the_same_bytes_are_written(value, levels, entries):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_text, "STEP_ENTRIES", entries)
-        assert written_in_steps(value, orjson.dumps, levels) == orjson.dumps(value)
+        assert write_in_steps(value, orjson.dumps, levels) == orjson.dumps(value)
 
 
 @pytest.mark.anyio

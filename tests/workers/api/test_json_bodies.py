@@ -55,7 +55,7 @@ PATHS = (
     ),
     "/internal/recomputed",
     "/internal/work",
-    "/internal/dead-letters",
+    "/internal/retry-policy",
     "/internal/crons/chain-audit",
 )
 REPEATED = (

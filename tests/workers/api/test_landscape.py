@@ -4,7 +4,6 @@ import anyio.to_thread
 import pytest
 
 from kernel.landscape.recorder import Recorder
-from tests.kernel.landscape.runs import whole_run
 from tests.workers.api.door import Door, error_of
 from workers.questions.runs import REPORTS
 from workers.views import landscape
@@ -12,17 +11,6 @@ from workers.views import landscape
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("seed 003, MCP Analysis Server")]
 
 RUNS = "/v1/landscape/runs"
-
-
-@pytest.fixture
-async def run(door: Door):
-    def record():
-        recorder = Recorder(door.ledger)
-        recorded = whole_run(recorder)
-        recorder.complete_run("run-1")
-        return recorded
-
-    return await anyio.to_thread.run_sync(record)
 
 
 async def get(door, path, **query):

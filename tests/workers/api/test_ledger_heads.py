@@ -11,8 +11,7 @@ from kernel.work.contents import BINDING_QUEUE
 from queues.queue.items import NewItem
 from tests.workers.api.door import Door, error_of, http_client, source
 from workers.api.middleware.request_guard import RequestGuardMiddleware
-from workers.client.typed.gateway_state import read_state
-from workers.views.attention import attention
+from workers.views.attention_rules import attention_of_state, line_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("§17")]
 
@@ -55,8 +54,9 @@ async def test_a_finding_is_listed_page_by_page_and_accepted_with_the_reason(doo
     ]
     [finding] = first["findings"]
     assert (finding["gateway"], finding["is_all"]) == ("a", True)
-    body = {**GROUNDS, "reason": ""}
-    error_of(await door.send("/v1/ledger/accept-head", body), 422, "INVALID_REQUEST")
+    for reason in ("", " ", "\x1e"):
+        body = {**GROUNDS, "reason": reason}
+        error_of(await door.send("/v1/ledger/accept-head", body), 422, "INVALID_REQUEST")
 
     accepted = (await door.send("/v1/ledger/accept-head", GROUNDS)).json()
     assert (accepted["changed"], accepted["stands"]) == (True, False)
@@ -111,8 +111,8 @@ async def test_every_door_says_that_the_ledger_went_back(door: Door):
         assert (await http.get("/v1/ledger/lost")).status_code == 200
 
 
-async def test_what_needs_somebody_is_that_alone(door: Door):
-    async with door.client() as client:
-        state = await read_state(client)
-    state["readiness"] = {"status": "not ready", "problems": {"ledger_went_back": "it is behind"}}
-    assert [*attention(state)] == ["the ledger went back: it is behind"]
+def test_what_needs_somebody_is_that_alone():
+    problems = {"ledger_went_back": "it is behind", "redis": "away"}
+    [item] = attention_of_state(problems, None, {"/v1/attention": "ledger_went_back"})
+    line = "the ledger went back: it is behind: `rotulus ledger lost`"
+    assert (item.kind, line_of(item)) == ("ledger_went_back", line)

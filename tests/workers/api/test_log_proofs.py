@@ -1,5 +1,6 @@
 """Proofs over the log through the door, and the client that believes none of them."""
 
+import json
 from hashlib import sha256
 
 import anyio
@@ -8,6 +9,7 @@ import pytest
 
 from kernel.audit.proofs import elimination
 from kernel.ledger import schema
+from kernel.ledger.blob_commitment import blob_commitment
 from kernel.proof.merkle_tree import EMPTY_ROOT, Frontier, leaf_hash
 from tests.kernel.build import create
 from tests.kernel.jobs import QUEUE, do_jobs, seal_receipts
@@ -63,6 +65,36 @@ async def test_every_row_is_proved_at_every_size(door: Door):
             for sequence in range(1, of_size + 1):
                 proof = await proofs.inclusion(sequence, of_size)
                 assert (proof.sequence, proof.head.size) == (sequence, of_size)
+
+
+async def test_an_operation_is_proved_with_its_envelope(door: Door):
+    [made] = await door.operate(source("s-1"))
+    await door.operate(source("s-2"))
+    proof = await get(door, f"/v1/tree/operations/{made['operation_id']}")
+    row, size = proof["inclusion"], int((await get(door, "/v1/tree"))["tree_size"])
+    assert row == await get(door, f"/v1/tree/inclusion/{size - 1}")
+    assert json.loads(row["row"])["operation_id"] == made["operation_id"]
+    shown = proof["envelope"]
+    commitment = blob_commitment(bytes.fromhex(shown["salt"]), shown["content"].encode())
+    assert json.loads(row["row"])["envelope_payload_blob_ref"] == commitment
+    nobody = await door.http.get("/v1/tree/operations/nobody")
+    error_of(nobody, 404, "operation_not_found")
+    early = await door.http.get(f"/v1/tree/operations/{made['operation_id']}?tree_size=1")
+    error_of(early, 422, "tree_size_invalid")
+
+
+async def test_entries_of_a_trail_are_proved_by_the_row_that_anchors_the_last(door: Door):
+    for number, name in enumerate("ab"):
+        body = {"eliminated": [name], "observation_id": f"o-{number}", "source_id": "s"}
+        await door.post("eliminate", body)
+    proof = await get(door, f"/v1/tree/sessions/{SESSION}?first_event=1&limit=50")
+    hashes = [sha256(event.encode()).hexdigest() for event in proof["events"]]
+    assert json.loads(proof["events"][0])["verb"] == "ELIMINATE"
+    assert json.loads(proof["events"][1])["prev_event_hash"] == hashes[0]
+    [effect] = json.loads(proof["envelope"]["content"])["primitive_effects"]
+    assert effect["payload"]["sessions"][0]["head_event_hash"] == hashes[-1]
+    nobody = await door.http.get("/v1/tree/sessions/nobody")
+    error_of(nobody, 404, "SESSION_NOT_FOUND")
 
 
 async def test_a_log_that_grew_is_consistent_with_every_head_that_was_kept(door: Door):

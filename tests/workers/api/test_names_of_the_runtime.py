@@ -19,7 +19,7 @@ async def test_no_door_takes_a_session_of_the_runtimes_own(door: Door):
         (method, path)
         for path, operations in DOCUMENT["paths"].items()
         for method in operations
-        if "{session_id}" in path
+        if "{session_id}" in path and not path.startswith("/v1/tree/")
     ]
     assert len(routes) > 20
     for name in OF_THE_RUNTIME:

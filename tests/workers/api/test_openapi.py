@@ -2,21 +2,18 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import workers.api
 from tests import openapi_doc
 from tests.workers.api.answer_shapes import DOCUMENT, check_answer, has_shape, line_problems
 
-FILE = Path(workers.api.__file__).with_name("openapi.json")
 SESSION = "/v1/sessions/{session_id}"
 
 
 def test_the_committed_document_is_the_one_of_the_routes():
-    assert FILE.read_text() == openapi_doc.text(), "run `make openapi`"
+    assert openapi_doc.FILE.read_text() == openapi_doc.text(), "run `make openapi`"
 
 
 @pytest.mark.spec("seed001-HTTP")

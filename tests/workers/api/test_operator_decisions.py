@@ -84,6 +84,26 @@ async def test_requests_are_requeued_dismissed_and_cancelled_by_operations(door:
         assert verify(view).findings == ()
 
 
+async def test_a_request_waits_at_another_priority_by_an_operation_of_its_own(door: Door):
+    requests = await enqueued(door, BINDINGS, binding("a"), binding("b"))
+    waits, taken_back = (request["request_id"] for request in requests)
+    path = f"{BINDINGS}/requests/{waits}/prioritize"
+    answers = [await sends(door, path, WHO | WHY | {"priority": "critical"}) for _ in range(2)]
+    assert [answer["changed"] for answer in answers] == [True, False]
+    assert [answer["request"]["priority"] for answer in answers] == ["critical"] * 2
+    assert await decisions(door, "request_prioritize") == [([waits], BY, WHY["reason"])]
+    refused = await door.send(path, {"priority": "<b>odd</b>"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "queue_unknown_priority")
+    await sends(door, f"{BINDINGS}/requests/{taken_back}/cancel", WHO | WHY)
+    late = f"{BINDINGS}/requests/{taken_back}/prioritize"
+    assert not (await sends(door, late, WHO | {"priority": "critical"}))["changed"]
+    unknown = await door.send(f"{BINDINGS}/requests/none/prioritize", {"priority": "critical"})
+    assert unknown.status_code == 404
+    assert len(await decisions(door, "request_prioritize")) == 1
+    with door.ledger.view() as view:
+        assert verify(view).findings == ()
+
+
 async def why(door: Door, record_id: str) -> list[tuple[str, str | None]]:
     """Return the way back from an id: the kind of each step, and who decided it."""
     answer = await door.http.get("/v1/explain", params={"record_id": record_id})

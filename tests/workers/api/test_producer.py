@@ -79,6 +79,9 @@ async def test_a_producer_asks_waits_looks_and_takes_back(door: Door):
         assert (caught.value.code, caught.value.field) == ("work_request_conflict", "request_key")
         job = await rotulus.enqueue(binding("e"), delay_s=60)
         assert (await job.status()).not_before is not None
+        assert await job.prioritize("critical", reason="a deadline", decided_by="ada")
+        assert not await job.prioritize("critical")
+        assert (await job.status()).priority == "critical"
         assert await job.cancel("no longer wanted", decided_by="ada")
         assert (await job.result(timeout=10)).reason == "no longer wanted"
         assert (await job.status()).settled_by == "ada at 127.0.0.1"
@@ -208,16 +211,17 @@ async def test_a_thread_uses_the_same_client(door: Door):
     def use() -> None:
         with BlockingRotulus(URL, transport=transport) as rotulus:
             job = rotulus.enqueue(step("r"), key="mine")
-            anyio.from_thread.run(done, door, job.job.request_id)
+            anyio.from_thread.run(done, door, job.request_id)
             assert job.result(timeout=10).state == "completed"
             assert job.status().state == "completed"
             assert not job.cancel("late", decided_by="ada")
-            again = rotulus.job(EXTRACTION_QUEUE, job.job.request_id)
+            assert not job.prioritize("normal")
+            again = rotulus.job(EXTRACTION_QUEUE, job.request_id)
             assert again.result().operation_id
-            assert rotulus.call(rotulus.client.bindings.page, limit=1)["bindings"] == []
+            assert rotulus.bindings.page(limit=1)["bindings"] == []
             assert len(rotulus.enqueue_many([binding("a"), binding("b")])) == 2
             for each, outcome in rotulus.run_many([NewRequest(step("r"), key="mine")]):
-                assert outcome.request_id == each.job.request_id == job.job.request_id
+                assert outcome.request_id == each.request_id == job.request_id
             with pytest.raises(GatewayError):
                 rotulus.recompute("nobody")
             with pytest.raises(TimeoutError):

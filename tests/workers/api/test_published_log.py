@@ -148,7 +148,10 @@ async def test_before_anything_is_published_nothing_is_answered(published, door)
     answers = [
         (await gateway.http.get("/v1/checkpoint")).json() for gateway in (published[0], door)
     ]
-    assert answers == [unpublished | {"publishes": publishes} for publishes in (True, False)]
+    policy = published[0].services.publishing.policy().to_bytes().decode()
+    assert policy.startswith("log ")
+    stated = ({"publishes": True, "policy": policy}, {"publishes": False, "policy": None})
+    assert answers == [unpublished | each for each in stated]
 
 
 async def test_the_verdict_is_the_same_at_each_door(published):

@@ -8,7 +8,7 @@ from kernel.ledger import schema
 from kernel.verify import verify
 from tests.workers.api.door import Door, error_of, source
 from workers.client.typed.gateway_state import read_state
-from workers.views.attention import attention
+from workers.views.attention_rules import line_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("§17.5")]
 
@@ -50,7 +50,7 @@ async def written(door: Door) -> None:
 
 async def state_of(door: Door) -> list[str]:
     async with door.client() as client:
-        return list(attention(await read_state(client)))
+        return [line_of(item) for item in (await read_state(client))["attention"]]
 
 
 async def test_readers_are_told_and_new_work_goes_on(door: Door):
@@ -84,7 +84,7 @@ async def test_health_is_degraded_and_says_what_to_do_while_it_stands(door: Door
     assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
     assert ready.json()["problems"].keys() == {"quarantine"}
     [sentence] = [line for line in await state_of(door) if "row 2" in line]
-    assert "rotulus quarantine lift" in sentence
+    assert sentence.endswith("`rotulus quarantine list`")
     put(door, 2, stored)
     await door.send(f"/v1/quarantines/{quarantine['quarantine_id']}/lift", GROUNDS)
     assert (await door.http.get("/readyz")).json()["status"] == "ready"

@@ -51,9 +51,9 @@ async def test_a_pause_is_decided_while_redis_is_away_and_the_relay_carries_it_t
         answer = await door.send(f"{BINDINGS}/pause", {})
         assert (answer.status_code, answer.json()) == (200, {"changed": True})
         server.connected = True
-        assert await queue.paused() == frozenset()
+        assert await queue.paused_priorities() == frozenset()
         await relay.look()
-        assert await queue.paused() == {None}
+        assert await queue.paused_priorities() == {None}
 
 
 async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):

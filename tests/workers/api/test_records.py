@@ -20,8 +20,8 @@ from tests.workers.api.door import (
     transport_to,
     understanding,
 )
-from workers.api.routes.records import PAGE_MAX
 from workers.client import Rotulus
+from workers.questions.fields import PAGE_MAX
 
 pytestmark = pytest.mark.anyio
 

@@ -169,6 +169,9 @@ def decision(name: str, **changes: object) -> dict[str, object]:
 async def test_what_waits_is_listed_in_pages_and_decided_on(declared: Door) -> None:
     await observe(declared, "o-1", "o-2", "o-3")
     async with declared.client() as gateway:
+        counts = await gateway.get("/v1/reviews/counts")
+        assert {kind for kind, count in counts.items() if count} == {"observation", "counted_max"}
+        assert counts["observation"] == 3
         reviews = ReviewClient(gateway)
         page = await gateway.get("/v1/reviews/open", kind="observation", limit=2)
         assert [item["record_id"] for item in page["items"]] == ["o-1", "o-2"]

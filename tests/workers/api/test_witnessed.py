@@ -4,7 +4,7 @@ import anyio
 import httpx
 import pytest
 
-from kernel.proof.checkpoint_verdict import judged
+from kernel.proof.checkpoint_verdict import judge_checkpoint
 from tests.kernel.build import FakeHost, create
 from tests.workers.api.door import SESSION, error_of, eventually, running_door, source
 from tests.workers.api.test_bindings import MEANING
@@ -42,7 +42,7 @@ async def door(log, anyio_backend):
 def check_witnessed(log, durability, head):
     """The checkpoint is what its witness cosigned, of the tree to which the proof leads."""
     assert (durability["state"], durability["reason_code"]) == ("witnessed", None)
-    judgement = judged(durability["checkpoint"].encode(), log.policy)
+    judgement = judge_checkpoint(durability["checkpoint"].encode(), log.policy)
     assert judgement.message == "witnessed 1 of 1"
     assert (judgement.stated.size, judgement.stated.root) == (head.size, head.root)
 
@@ -96,7 +96,11 @@ async def test_the_client_gets_a_row_under_a_witnessed_checkpoint(door, log):
         assert row.proof.row == error.proof.row
         result, again = await proofs.submit_witnessed(SESSION, envelope)
     assert result["ec_sequence_number"] == str(again.proof.sequence) == str(sequence)
-    assert judged(again.checkpoint, log.policy).message == again.message == "witnessed 1 of 1"
+    assert (
+        judge_checkpoint(again.checkpoint, log.policy).message
+        == again.message
+        == "witnessed 1 of 1"
+    )
 
 
 async def test_a_client_takes_no_checkpoint_of_another_tree(door, log):

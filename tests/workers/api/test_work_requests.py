@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
@@ -12,9 +13,10 @@ from kernel.work import requests
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import close
 from queues.queue.items import NewItem
-from tests.kernel.build import create, findings, link, submit
+from tests.kernel import attempts
+from tests.kernel.build import FakeHost, create, findings, link, submit
 from tests.workers.api.asking import BINDINGS, EXTRACTIONS, binding, done, enqueued, step
-from tests.workers.api.door import SESSION, Door, error_of, rows
+from tests.workers.api.door import SESSION, Door, error_of, rows, running_door
 from workers.api import outcome_watch
 from workers.views.surroundings import FleetServices
 
@@ -44,6 +46,18 @@ async def test_what_is_answered_is_on_the_record(door: Door):
     )
     assert document["content"] == binding("a", note=[1])["content"]
     assert findings(door.ledger) == ()
+
+
+async def test_a_request_is_shown_without_redis_too():
+    server = FakeServer()
+    async with running_door(host=FakeHost().host, redis=FakeAsyncRedis(server=server)) as door:
+        [request] = await enqueued(door, BINDINGS, binding("a"))
+        server.connected = False
+        shown = await door.http.get(f"{BINDINGS}/requests/{request['request_id']}")
+        assert (shown.json()["state"], shown.json()["progress"]) == ("open", None)
+        page = await door.http.get(f"/queues/{BINDING_QUEUE}/requests/{request['request_id']}")
+        assert "Redis does not answer" in page.text
+        server.connected = True
 
 
 @pytest.mark.spec("K6")
@@ -243,8 +257,8 @@ async def test_a_recompute_has_a_status_and_is_not_taken_back(door: Door):
     assert document["content"]["target_cu_id"] == "corpus/u-1"
     refused = await door.send(f"{path}/cancel", {"reason": "no longer wanted"})
     error_of(refused, 409, "work_request_not_cancellable")
-    stated = {"item_key": "corpus/u-1", "request_ids": [row["request_id"]]}
-    await door.reporter("dead-letters", stated | {"error_signature": "broken"})
+    given_up = attempts.given_up(row["request_id"], "broken").model_dump(mode="json")
+    await door.reporter("work", {"queue": AUTHORITY_QUEUE, "reports": [given_up]})
     late = (await door.send(f"{path}/cancel", {"reason": "no longer wanted"})).json()
     assert late["cancelled"] is False
     assert (late["request"]["state"], late["request"]["reason"]) == ("dead_letter", "broken")
@@ -278,13 +292,13 @@ async def test_a_request_whose_sessions_gateway_is_away_says_so(door: Door):
         sessions.append(session_id)
         return "gateway-b"
 
-    door.app.state.services = replace(door.services, fleet=FleetServices(absent_owner=absent_owner))
+    door.app.services = replace(door.services, fleet=FleetServices(absent_owner=absent_owner))
     away = "its session's gateway gateway-b is away; "
     assert (await why(door, path, row)).startswith(away)
     queue = door.services.work.queues[AUTHORITY_QUEUE]
     await queue.enqueue(NewItem(row["item_key"], queue.priorities[-1].name, "cause", b"{}"))
     assert (await why(door, path, row)).startswith(away)
-    door.app.state.services = door.services
+    door.app.services = door.services
     assert await why(door, path, row) == f"no worker serves {AUTHORITY_QUEUE}"
     assert sessions == [f"requests:{AUTHORITY_QUEUE}", SESSION]
 

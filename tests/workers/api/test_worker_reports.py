@@ -15,6 +15,7 @@ from actors.commit.work_units import RequestWorkUnit
 from actors.errors import MailboxFull
 from actors.sessions.runtime import SessionRuntime
 from kernel.authority.inputs import StatedInputs
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
 from kernel.ledger import schema
@@ -22,6 +23,7 @@ from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
 from tests.bench.bench_authority import edge_row, node_row
 from tests.extraction_steps import extraction_step
+from tests.kernel import attempts
 from tests.kernel.build import FakeHost, findings
 from tests.workers.api.door import (
     SESSION,
@@ -46,8 +48,8 @@ BINDING = {"binding_id": "b-1", "source_event_id": "event-1"}
 PATHS = [
     ("recomputed", {"results": []}),
     (
-        "dead-letters",
-        {"item_key": "u-1", "request_ids": ["request:1"], "error_signature": "broken"},
+        "retry-policy",
+        {"queue": "binding-evaluation", "policy": {"attempts": 3}},
     ),
     ("work", {"queue": "binding-evaluation", "reports": []}),
     ("crons/retention-sweep", {}),
@@ -252,21 +254,35 @@ async def test_more_results_than_one_request_may_hold_are_refused(door: Door):
 
 async def test_an_item_that_is_given_up_has_its_outcome_and_a_receipt(door: Door):
     request_ids = [row["request_id"] for row in rows(door.ledger, schema.outbox)]
-    body = {"item_key": "u-1", "request_ids": request_ids, "error_signature": "broken"}
-    closed = (await door.reporter("dead-letters", body)).json()["closed"]
-    assert closed == request_ids
+    first, *joined = request_ids
+    last = given_up(first, joined=tuple(joined))
+    assert await report(door, AUTHORITY_QUEUE, last) == [{"outcome": "completed"}]
     outcomes = rows(door.ledger, schema.outbox_outcomes)
     assert [row["outcome"] for row in outcomes] == ["dead_letter"] * 2
     kinds = [row["receipt_kind"] for row in rows(door.ledger, schema.receipts)]
     assert kinds.count("authority_recompute_dead_lettered") == 2
-    again = await door.reporter("dead-letters", body)
-    assert again.json() == {"closed": []}
+    assert await report(door, AUTHORITY_QUEUE, last) == [{"outcome": "closed"}]
 
 
-async def test_a_dead_letter_of_an_item_that_nobody_asked_for_closes_nothing(door: Door):
-    body = {"item_key": "nowhere", "request_ids": ["nobody"], "error_signature": "broken"}
-    assert (await door.reporter("dead-letters", body)).json() == {"closed": []}
+async def test_an_attempt_at_what_nobody_asked_for_closes_nothing(door: Door):
+    assert await report(door, AUTHORITY_QUEUE, given_up("nobody")) == [{"outcome": "unknown"}]
     assert {row["open"] for row in rows(door.ledger, schema.outbox)} == {1}
+
+
+def given_up(request_id: str, **fields: Any) -> dict[str, Any]:
+    report = attempts.failed(request_id, code="broken", final=True, **fields)
+    return report.model_dump(mode="json")
+
+
+async def test_an_attempt_that_failed_waits_and_says_how_long(door: Door):
+    [request] = [row for row in rows(door.ledger, schema.outbox) if row["item_key"] == "u-1"][:1]
+    failed = attempts.failed(request["request_id"]).model_dump(mode="json")
+    outcomes = await report(door, AUTHORITY_QUEUE, failed)
+    assert outcomes == [{"outcome": "waits", "pause_ms": 5_000}]
+    body = {"queue": AUTHORITY_QUEUE, "policy": {"attempts": 3}}
+    answer = await door.reporter("retry-policy", body)
+    assert answer.json() == {"given_up": 0}
+    assert findings(door.ledger) == ()
 
 
 # --- asked-for work -------------------------------------------------------------------------------
@@ -294,10 +310,10 @@ async def report(door: Door, queue: str, *reports: dict[str, Any]) -> list[dict[
 async def test_each_report_has_its_own_outcome_in_its_place(door: Door):
     first = await ask(door, EXTRACTION_QUEUE, "1", STEP)
     wrong = await ask(door, EXTRACTION_QUEUE, "wrong", STEP | {"current_state": "succeeded"})
-    given_up = {"report_kind": "given_up", "request_id": wrong, "error_signature": "broken"}
+    last = given_up(wrong)
     third = await ask(door, EXTRACTION_QUEUE, "3", STEP | {"attempt_number": 3})
     outcomes = await report(
-        door, EXTRACTION_QUEUE, due(wrong), due(third), due(first), due(first), given_up, due("no")
+        door, EXTRACTION_QUEUE, due(wrong), due(third), due(first), due(first), last, due("no")
     )
     assert [(outcome["outcome"], outcome.get("code")) for outcome in outcomes] == [
         ("rejected", "extraction_state_transition_invalid"),
@@ -311,7 +327,7 @@ async def test_each_report_has_its_own_outcome_in_its_place(door: Door):
 
 
 async def test_nobody_reports_of_other_queues(door: Door):
-    body = {"queue": "authority-recompute", "reports": []}
+    body = {"queue": "nobody's", "reports": []}
     error_of(await door.reporter("work", body), 404, "work_queue_unknown")
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from workers.cli.main import main
 
 
-def rotulus(*arguments: str, stdin: str | None = None, **environment: str) -> Result:
+def rotulus(*arguments: str, stdin: str | None = None, **environment: str | None) -> Result:
     """Run the command; what escapes it as an exception is a defect, whatever the test expects."""
     result = CliRunner().invoke(main, arguments, input=stdin, env=environment)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info

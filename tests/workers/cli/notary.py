@@ -10,7 +10,7 @@ import pytest
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof import proof_file
-from kernel.proof.proof_file import ProofFileInvalid, verified
+from kernel.proof.proof_file import ProofFileInvalid, verify_proof_file
 from tests.kernel.build import START_US, FakeHost, create, ledger_on, op_id, submit
 from tests.proof_verifiers import NODE, asked_of_the_script
 from tests.workers.cli.command import printed, rotulus
@@ -60,7 +60,7 @@ class Notary:
         result, file = self.prove(subject, kind=kind)
         assert result.exit_code == 0, result.output
         shown = printed("verify", "--proof", str(file), "--vkey", self.vkey, "--json")
-        assert shown == verified(file.read_bytes(), self.vkey)
+        assert shown == verify_proof_file(file.read_bytes(), self.vkey)
         if NODE is not None:
             assert by_the_script([file.read_bytes()], self.vkey) == [shown]
         return shown
@@ -70,7 +70,7 @@ def alone(file, vkey, folder, source=proof_file.__file__, program=(sys.executabl
     """Run a file that stands alone where nothing of Rotulus can be imported."""
     copy = folder / f"alone{Path(source).suffix}"
     shutil.copy(source, copy)
-    command = [*program, str(copy), str(file), vkey]
+    command = [*program, str(copy), str(file), "--vkey", vkey]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
 
 
@@ -82,13 +82,13 @@ def by_the_script(contents, *vkeys, policy=None):
 def assert_refused(files, vkey):
     for content in files:
         with pytest.raises(ProofFileInvalid):
-            verified(content, vkey)
+            verify_proof_file(content, vkey)
     if NODE is not None:
         assert by_the_script(files, vkey) == [None] * len(files)
 
 
 def judged_alone(content, *vkeys, policy=None):
     try:
-        return verified(content, *vkeys, policy=policy)
+        return verify_proof_file(content, *vkeys, policy=policy)
     except ProofFileInvalid:
         return None

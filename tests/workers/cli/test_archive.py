@@ -56,7 +56,7 @@ def record(monkeypatch):
 
 
 def test_a_gateway_that_runs_on_the_data_folder_archives_for_the_command(record, data_folder):
-    with data_folder.locked():
+    with data_folder.lock():
         assert printed(*OLD) == DONE | {"rows_moved": 2 * SEGMENT_ROWS}
         assert printed(*OLD) == DONE
     with record.store.view() as tables:
@@ -65,7 +65,7 @@ def test_a_gateway_that_runs_on_the_data_folder_archives_for_the_command(record,
 
 def test_a_gateway_whose_archive_is_away_says_so_and_keeps_its_rows(record, data_folder):
     record.archive = Ledger.create(record.store, record.host).archive
-    with data_folder.locked():
+    with data_folder.lock():
         refused = rotulus(*OLD)
     assert refused.exit_code == 1
     assert "archive_not_configured" in refused.stderr

@@ -17,7 +17,7 @@ from tests.kernel.test_key_handover import stated
 from tests.signed_log import SignedLog, log_key, witness_key
 from tests.workers.cli.command import printed, rotulus
 from workers.cli import checkpoint as checkpoint_commands
-from workers.environment.checkpoint_key import held_key
+from workers.environment.checkpoint_key import hold_key
 
 pytestmark = pytest.mark.spec("P5")
 
@@ -133,7 +133,7 @@ def test_what_was_signed_and_not_published_is_published_the_next_time(publisher)
 
 def test_two_do_not_sign_with_a_key_at_once(publisher):
     publisher.make_key()
-    with held_key(publisher.key):
+    with hold_key(publisher.key):
         assert "another process signs with it" in publisher.run().stderr
     assert publisher.run().exit_code == 0
 
@@ -172,7 +172,7 @@ def judge(tmp_path):
 def test_a_checkpoint_is_worth_what_its_signatures_are(judge):
     log, witness = SignedLog(9), witness_key(1)
     note = judge.write("note", log.signed(9).to_bytes())
-    cosigned = judge.write("cosigned", log.signed(9).signed_by(witness, 1).to_bytes())
+    cosigned = judge.write("cosigned", log.signed(9).sign(witness, 1).to_bytes())
     [vkey] = [verifier.vkey for verifier in log.verifiers]
     lines = f"log {vkey}\nwitness w {witness.verifier.vkey}\nquorum w\n"
     policy = judge.write("policy", lines.encode())

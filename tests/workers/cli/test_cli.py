@@ -308,7 +308,7 @@ def test_a_finding_is_not_recorded_beside_a_running_tree(folder: DataFolder):
     with store.transaction() as tables:
         tables.update(schema.belief_sessions, (SESSION,), {"n_survivors": 3})
     store.close()
-    with folder.locked():
+    with folder.lock():
         result = rotulus("verify", "--record")
     assert "Error: data_folder_busy" in result.stderr
     assert "verifies: false" in result.stdout, "what was found is told all the same"
@@ -733,6 +733,34 @@ def test_a_gateway_on_a_port_that_is_taken_says_so(folder: DataFolder):
     assert port in line
 
 
+@pytest.mark.parametrize("command", [("up",), ("demo", "--exit")], ids=lambda command: command[0])
+def test_a_tree_on_a_port_that_somebody_has_says_so_and_sends_nothing_there(command):
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = str(stranger.getsockname()[1])
+        result = rotulus(*command, ROTULUS_PORT=port)
+        assert result.exit_code == 1
+        assert result.stderr.count("\n") == 1, result.stderr
+        assert "address_unusable" in result.stderr
+        assert "ROTULUS_PORT" in result.stderr
+        assert result.stdout == ""
+        stranger.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            stranger.accept()
+
+
+@pytest.mark.parametrize("command", ["up", "gateway", "tee"])
+def test_a_folder_that_others_may_open_is_refused_by_whatever_would_write_there(tmp_path, command):
+    data = tmp_path / "open"
+    data.mkdir()
+    data.chmod(0o755)
+    environment = {"ROTULUS_REDIS_URL": "redis://127.0.0.1:1"}
+    result = rotulus(command, "--data-dir", str(data), **environment)
+    assert result.exit_code == 1
+    assert "data_folder_unsafe" in result.stderr
+    assert "chmod 700" in result.stderr
+    assert list(data.iterdir()) == []
+
+
 def test_a_gateway_makes_its_folder_and_founds_its_ledger(tmp_path):
     """And it does so before there is a Redis."""
     settings = load_settings(port=0)
@@ -761,7 +789,7 @@ def test_ingest_of_a_file_that_is_not_there_is_a_usage_error():
 
 
 def test_up_on_a_folder_that_is_in_use_says_by_whom(folder: DataFolder):
-    with folder.locked():
+    with folder.lock():
         line = one_line_error(rotulus("up"), "data_folder_busy")
     assert str(os.getpid()) in line
 

@@ -20,7 +20,7 @@ from tests.signed_log import ORIGIN
 from tests.workers.cli.command import printed, rotulus
 from workers.environment import command_key
 from workers.environment.command_key import CommandKey
-from workers.environment.key_file import CheckpointKeyUnusable, held_keys, seal_keys
+from workers.environment.key_file import CheckpointKeyUnusable, hold_keys, seal_keys
 
 SCRIPT = """#!/bin/sh
 message=$(mktemp) && cat >"$message"
@@ -93,7 +93,7 @@ def test_a_log_is_signed_by_a_key_that_lies_elsewhere(kms, tmp_path, data_folder
     assert (refused.exit_code, "signing_key_unavailable" in refused.stderr) == (1, True)
     shutil.move(folder / "away", folder / "private.pem")
     assert printed(*publish)["tree_size"] == "4", "a later try succeeds"
-    with held_keys(key_file) as keys:
+    with hold_keys(key_file) as keys:
         assert [key.verifier for key in keys] == [verifier]
     with pytest.raises(CheckpointKeyUnusable, match="too slow"):
         seal_keys(key_file)

@@ -31,7 +31,7 @@ CASES = {
     "enqueue nope": (1, f"work_queue_unknown: no queue is called 'nope'; {QUEUES}"),
     f"session show {NOBODY}": (1, "`rotulus show sessions` lists those"),
     f"session audit {NOBODY}": (1, "session_not_found"),
-    f"thought show {NOBODY}": (1, "`rotulus thought start` begins"),
+    f"thought show {NOBODY}": (1, "`rotulus thought start SESSION_ID TASK_ID` begins"),
     "binding show nope": (1, "not_found"),
     "hold lift nope --reason r --authority a": (1, "`rotulus hold list`"),
     "implications resume nope": (1, "not_found"),
@@ -61,7 +61,7 @@ CASES = {
     "round list": (0, "none"),
     "binding list": (0, "none"),
     "implications": (0, "none"),
-    "status": (1, "! no worker"),
+    "status": (1, "! notice    no worker"),
 }
 """By the command line: the code, and what is said."""
 
@@ -93,7 +93,7 @@ def test_where_no_ledger_is_the_place_and_what_to_do_are_said(tmp_path):
         refused = rotulus(*line.split(), "--data-dir", str(tmp_path / "empty"))
         assert refused.exit_code == 1
         assert f"ledger_unavailable: no ledger at {tmp_path / 'empty'}" in refused.stderr
-        assert "`rotulus up` makes one" in refused.stderr
+        assert f"`rotulus --data-dir {tmp_path / 'empty'} up` makes one" in refused.stderr
 
 
 def test_what_nobody_answers_is_said_with_the_place_and_what_to_do(monkeypatch):

@@ -77,7 +77,7 @@ def test_a_dry_run_prints_sql_that_does_the_same_by_hand(folder):
 
 
 def test_nothing_is_migrated_beneath_a_tree_that_runs(folder):
-    with folder.locked():
+    with folder.lock():
         assert "data_folder_busy" in output_of("migrate", exit_code=1)
         output_of("migrate", "--dry-run")
     assert version(folder) == BEFORE

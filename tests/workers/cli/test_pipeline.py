@@ -101,7 +101,7 @@ def test_a_run_that_failed_goes_on_when_its_sink_does_again_and_not_with_other_f
 
 def test_a_run_that_is_told_to_stop_ends_behind_the_rows_in_hand_and_goes_on(folder):
     changed(folder, *SMALL_COMMITS)
-    changed(folder, "from workers", "import os\n\nfrom workers")
+    changed(folder, "from rotulus", "import os\n\nfrom rotulus")
     source = "    for number in range(100):\n"
     once = (
         "        if number == 20 and not os.path.exists('stopped'):\n"
@@ -125,7 +125,7 @@ def test_a_run_that_is_told_to_stop_ends_behind_the_rows_in_hand_and_goes_on(fol
 def test_other_rows_in_the_source_are_not_taken_for_those_on_record(folder):
     (folder / "first").write_text("0")
     changed(folder, "range(100)", 'range(int(Path("first").read_text()), 100)')
-    changed(folder, "from workers", "from pathlib import Path\n\nfrom workers")
+    changed(folder, "from rotulus", "from pathlib import Path\n\nfrom rotulus")
     changed(folder, *SMALL_COMMITS)
     (folder / "refused.jsonl").mkdir()
     assert rotulus("pipeline", "run", "orders:pipeline", "--run", "r").exit_code == 1

@@ -11,7 +11,7 @@ from tests.workers.cli.command import commands, rotulus
 from workers.cli import places
 from workers.cli.common import gateway_url, read_settings
 from workers.cli.main import COMMANDS, main
-from workers.cli.places import REFUSED, refused_of
+from workers.cli.places import REFUSED, refusal_of
 
 URL = "http://127.0.0.1:9"
 OPTIONS = {"data_dir": ("--data-dir", "elsewhere"), "gateway": ("--gateway", URL)}
@@ -46,7 +46,7 @@ def test_both_options_stand_in_every_place_or_are_refused_with_the_reason(reache
         for path, command in commands(name):
             if isinstance(command, click.Group):
                 continue
-            why = getattr(refused_of(" ".join(path)), option)
+            why = getattr(refusal_of(" ".join(path)), option)
             for line in lines_with(path, OPTIONS[option]):
                 result = rotulus(*line, stdin="")
                 assert result.exit_code == (2 if why else 0), (line, result.output)
@@ -75,7 +75,7 @@ def test_a_gateway_that_is_named_is_asked_before_that_of_the_folder(data_folder)
     def look() -> None:
         seen.append(gateway_url(read_settings()))
 
-    with data_folder.locked():
+    with data_folder.lock():
         data_folder.write_runtime({"gateway_url": "http://127.0.0.1:7"})
         for named in ((), ("--gateway", URL)):
             with main.make_context("rotulus", [*named, "status"]):
@@ -89,3 +89,20 @@ def test_a_gateway_is_a_url(url):
     assert result.exit_code == 2
     assert "'--gateway'" in result.stderr
     assert "http:// or https://" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "printed_text"),
+    [
+        (("--data-dir", "a b", "queues", "pause", "q"), "`rotulus --data-dir 'a b' up`"),
+        (("--gateway", URL, "queues", "pause", "q"), "`rotulus up`"),
+        (("queues", "pause", "q"), "`rotulus up`"),
+    ],
+)
+def test_a_command_in_a_text_names_the_places_that_it_takes(monkeypatch, line, printed_text):
+    seen = []
+    [(_, command)] = [each for each in commands("queues") if each[0] == ("queues", "pause")]
+    text = "see `rotulus up`, and `other up`"
+    monkeypatch.setattr(command, "callback", lambda **_: seen.append(places.with_places(text)))
+    assert rotulus(*line).exit_code == 0
+    assert seen == [f"see {printed_text}, and `other up`"]

@@ -11,7 +11,7 @@ from actors.commit.units import DeadLetterUnit
 from kernel.audit.proofs import SUBJECTS
 from kernel.landscape.recorder import Recorder
 from kernel.proof import proof_file
-from kernel.proof.proof_file import KINDS, ProofFileInvalid, verified
+from kernel.proof.proof_file import KINDS, ProofFileInvalid, verify_proof_file
 from kernel.work.manifests import manifest_id
 from tests.kernel.binding_world import EVENT, ask, bound, furnish
 from tests.kernel.binding_world import work as evaluate
@@ -59,7 +59,7 @@ def test_a_proof_verifies_by_node_alone(notary, tmp_path):
     _, file = notary.prove(op_id("2"))
     ran = alone(file, notary.vkey, tmp_path, SCRIPT, (NODE,))
     assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout) == verified(file.read_bytes(), notary.vkey)
+    assert json.loads(ran.stdout) == verify_proof_file(file.read_bytes(), notary.vkey)
     file.write_bytes(file.read_bytes().replace(b"index 2", b"index 3"))
     ran = alone(file, notary.vkey, tmp_path, SCRIPT, (NODE,))
     assert (ran.returncode, "proof_invalid" in ran.stderr) == (1, True)
@@ -123,7 +123,7 @@ def test_the_digest_of_an_exported_run_is_proved_by_the_operation_that_states_it
     manifest = json.loads(exported[-1])
     result, file = notary.prove("run-1", kind="run")
     assert result.exit_code == 0, result.output
-    shown = verified(file.read_bytes(), notary.vkey)
+    shown = verify_proof_file(file.read_bytes(), notary.vkey)
     assert shown["row"]["ec_sequence_number"] == manifest["sealed_by_sequence"]
     [stated] = shown["envelope"]["primitive_effects"]
     for name in ("run_id", "record_count", "run_digest", "table_digests"):
@@ -177,17 +177,19 @@ def test_every_kind_that_is_verified_is_written():
 
 def test_an_envelope_is_shown_under_its_commitment_where_that_is_asked_for(notary):
     _, file = notary.prove(op_id("2"), "--with-envelope")
-    assert verified(file.read_bytes(), notary.vkey)["envelope"]["operation_id"] == op_id("2")
+    assert verify_proof_file(file.read_bytes(), notary.vkey)["envelope"]["operation_id"] == op_id(
+        "2"
+    )
     document = json.loads(file.read_bytes())
     document["envelope"]["content"] = document["envelope"]["content"].replace("n-2", "n-3")
     with pytest.raises(ProofFileInvalid):
-        verified(json.dumps(document).encode(), notary.vkey)
+        verify_proof_file(json.dumps(document).encode(), notary.vkey)
 
 
 def test_a_file_that_was_changed_proves_nothing(notary, tmp_path):
     _, file = notary.prove(op_id("2"))
     honest = file.read_bytes()
-    expected = verified(honest, notary.vkey)
+    expected = verify_proof_file(honest, notary.vkey)
     chance = random.Random(18)
     files = []
     for _ in range(600):
@@ -309,3 +311,21 @@ def test_the_outcome_of_a_recompute_is_its_operation_or_the_receipt_that_gives_i
     assert receipt["receipt_kind"] == "authority_recompute_dead_lettered"
     refused, _ = notary.prove(requests["computed"], kind="request")
     assert "rotulus prove operation" in refused.stderr
+
+
+@pytest.mark.spec("workers/0490")
+def test_an_exhibit_is_written_and_verified_without_a_ledger(notary, tmp_path):
+    output, operation_id = tmp_path / "exhibit.html", op_id("2")
+    options = ("--output", str(output), "--checkpoint", str(notary.public / "checkpoint"))
+    said = rotulus("exhibit", operation_id, *options)
+    assert "checkpoint_key_unusable" in said.stderr, "nobody says whose log it is"
+    said = rotulus("exhibit", operation_id, *options, "--vkey", notary.vkey)
+    assert said.exit_code == 0, said.output
+    notary.ledger_path.unlink()
+    verdict = printed("verify", "--exhibit", str(output), "--vkey", notary.vkey, "--json")
+    assert verdict["verifies"]
+    assert verdict["fingerprint"] in said.stdout
+    output.write_text(output.read_text().replace(op_id("2"), op_id("3")))
+    changed = rotulus("verify", "--exhibit", str(output), "--vkey", notary.vkey)
+    assert changed.exit_code == 1
+    assert rotulus("verify", "--exhibit", str(output)).exit_code == 2

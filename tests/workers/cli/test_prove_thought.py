@@ -16,7 +16,7 @@ from actors.commit.thought_units import (
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.checkpoint import SignedCheckpoint
-from kernel.proof.proof_file import verified
+from kernel.proof.proof_file import verify_proof_file
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.records.legal_holds import Grounds
 from kernel.retention.erasure import ErasablePayload, erase
@@ -85,7 +85,7 @@ def thinker(tmp_path, data_folder):
 
 
 def said_by_all(content, vkey):
-    shown = verified(content, vkey)
+    shown = verify_proof_file(content, vkey)
     if NODE is not None:
         assert by_the_script([content], vkey) == [shown]
     return shown
@@ -114,7 +114,7 @@ def test_the_command_verifies_it_without_a_ledger(thinker):
     thinker.ledger_path.unlink()
     file = thinker.folder / "proof.json"
     shown = printed("verify", "--proof", str(file), "--vkey", thinker.vkey, "--json")
-    assert shown == verified(content, thinker.vkey)
+    assert shown == verify_proof_file(content, thinker.vkey)
 
 
 def test_what_is_not_sealed_or_not_there_is_not_proved(thinker):
@@ -193,13 +193,13 @@ def test_no_byte_of_a_file_can_be_changed(thinker):
     thinker.think("s", 3)
     document = json.loads(thinker.thought("s", 2, "--with-content"))
     head, _, note = document["tlog_proof"].partition("\n\n")
-    signed = SignedCheckpoint.of_bytes(note.encode()).signed_by(WITNESS, TIME_S)
+    signed = SignedCheckpoint.of_bytes(note.encode()).sign(WITNESS, TIME_S)
     # The line of ML-DSA-44 is that of a key of which these verifiers are told nothing.
     text, of_log, _, of_witness = signed.to_bytes().decode().rsplit("\n", 4)[:-1]
     document["tlog_proof"] = f"{head}\n\n{text}\n{of_log}\n{of_witness}\n"
     honest = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
     policy = f"witness w {WITNESS.verifier.vkey}\nquorum w\n".encode()
-    assert verified(honest, thinker.vkey, policy=policy)["verdict"] == "witnessed"
+    assert verify_proof_file(honest, thinker.vkey, policy=policy)["verdict"] == "witnessed"
     chance, files = random.Random(18), []
     for place in range(len(honest)):
         changed = bytearray(honest)

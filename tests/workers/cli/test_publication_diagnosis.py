@@ -10,8 +10,8 @@ from kernel.proof.tiles import TILE_WIDTH
 from tests.signed_log import log_key, witness_key
 from tests.workers.cli.command import printed, rotulus
 from tests.workers.publication.published import WITNESS, WITNESS_URL, LogWorld
-from workers.cli.publication_diagnosis import published, witnesses
-from workers.environment.checkpoint_key import create_key, held_key
+from workers.cli.publication_diagnosis import diagnose_folder, witnesses
+from workers.environment.checkpoint_key import create_key, hold_key
 from workers.environment.known_logs import policy_at
 from workers.environment.settings import Settings
 from workers.publication.witnesses import WitnessClient
@@ -63,7 +63,7 @@ def world(tmp_path, data_folder):
 
 
 def of_folder(settings):
-    return [(entry.state, entry.what, entry.todo) for entry in published(settings)]
+    return [(entry.state, entry.what, entry.todo) for entry in diagnose_folder(settings)]
 
 
 async def of_witnesses(world, settings):
@@ -192,7 +192,7 @@ def test_keys_that_have_handed_the_log_over_are_a_problem(world, monkeypatch):
     monkeypatch.setenv("ROTULUS_CHECKPOINT_KEY", str(world.key))
     new = world.folder / "new.key"
     create_key(new, "example.com/log")
-    with held_key(world.key) as old, held_key(new) as successor:
+    with hold_key(world.key) as old, hold_key(new) as successor:
         old.hand_over(successor)
     diagnoses = printed("doctor", "--json", code=1)["diagnoses"]
     [keys] = [entry for entry in diagnoses if entry["subject"] == "log keys"]

@@ -90,7 +90,8 @@ def test_doctor_names_it_and_says_what_to_do():
     ]
     [problem] = problems
     assert problem["what"].startswith("row 2 of the log: quarantined since ")
-    assert problem["todo"].endswith(f"rotulus quarantine lift` {quarantine['quarantine_id']}")
+    lift = f"rotulus quarantine lift {quarantine['quarantine_id']} --reason TEXT --authority NAME"
+    assert problem["todo"].endswith(f"`{lift}`")
 
 
 def test_it_is_lifted_with_a_reason_and_then_everything_goes_on(damaged):

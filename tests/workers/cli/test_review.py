@@ -135,7 +135,9 @@ def test_the_queue_is_read_from_the_record(data_folder: DataFolder) -> None:
         accept(ledger, own("court_disposition_observation_write", name, **stated))
     ledger.close()
     result = rotulus("review", "queue", "observation", "--limit", "1")
-    assert "identity_confidence_unstated  o-1" in result.stdout
+    assert "observation  o-1\n" in result.stdout
+    assert "because nobody stated how sure it is\n  read by the user; rules" in result.stdout
+    assert "disposition: granted" in result.stdout
     assert "more: --after o-1" in result.stdout
     rest = rotulus("review", "queue", "observation", "--after", "o-1", "--json")
     assert [item["record_id"] for item in json.loads(rest.stdout)["items"]] == ["o-2"]

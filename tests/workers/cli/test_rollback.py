@@ -7,7 +7,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import Fence, found_shards, holds, shards_of, take_shards
+from kernel.ledger.shards import Fence, create_shards, holds, shards_of, take_shards
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.rollback.rebuild import state_digest
 from tests.kernel.build import FakeHost, accept, adapt, create
@@ -159,7 +159,7 @@ def test_building_again_leaves_no_gateway_with_what_it_knew(folder):
     """One on another machine may hold shards of the ledger, and does not know of this."""
     ledger = Ledger(SqliteStore(folder.ledger_path), FakeHost().host)
     with ledger.transaction() as transaction:
-        found_shards(transaction, 2)
+        create_shards(transaction, 2)
         fences = take_shards(transaction, "elsewhere", shards_of(transaction))
     ledger.close()
     plan = rolled_back("rebuild", "--checkpoint", "0", "--dry-run")
@@ -181,10 +181,21 @@ def are_held(folder: DataFolder, fences: frozenset[Fence]) -> bool:
 def test_building_again_waits_for_nobody_who_holds_the_folder(folder):
     plan = rolled_back("rebuild", "--checkpoint", "0", "--dry-run")
     token = confirmed("architect", plan)
-    with folder.locked():
+    with folder.lock():
         refused("data_folder_busy", "rebuild", "--checkpoint", "0", "--token", token)
 
 
 def test_without_a_ledger_there_is_nothing_to_roll_back(tmp_path):
     refused("ledger_unavailable", "operation", "o", "--dry-run")
     refused("ledger_unavailable", "operation", "o")
+
+
+def test_who_has_something_undone_and_why_goes_on_the_record(folder: DataFolder) -> None:
+    said = ("--by", "ada", "--reason", "a mistake")
+    assert rotulus("rollback", "operation", "changed", "--by", "").exit_code == 2
+    done = rolled_back("operation", "changed", *said)
+    ledger = Ledger(SqliteStore(folder.ledger_path), FakeHost().host)
+    with ledger.view() as view:
+        [receipt] = view.receipts_of(done["inverse_operation_id"])
+    ledger.close()
+    assert (receipt["decided_by"], receipt["reason"]) == ("ada", "a mistake")

@@ -7,19 +7,27 @@ from functools import partial
 
 import anyio
 import httpx
+import orjson
 import pytest
 
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.archive import NO_ARCHIVE
 from kernel.ledger.ledger import Ledger
+from kernel.work.contents import BINDING_QUEUE
 from tests.kernel.archives import memory_archive
 from tests.kernel.jobs import do_jobs
+from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.cli.command import rotulus
 from tests.workers.cli.test_queues import OneRecord
 from workers.cli import status as status_module
 from workers.client.typed.gateway import GatewayClient
+from workers.client.typed.gateway_state import PARTS
+from workers.dashboard.page_model import page
+from workers.dashboard.sanitize import tidy
+from workers.gateway.dashboard_source import LiveSource
 from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
-from workers.views.attention import PARTS, attention
+from workers.views.attention_items import AttentionItem
+from workers.views.attention_rules import line_of
 
 
 class ArchivedRecord(OneRecord):
@@ -34,7 +42,7 @@ class ArchivedRecord(OneRecord):
     async def door(self):
         async with super().door() as door:
             door.services.ledger.archive = self.archive or NO_ARCHIVE
-            door.app.state.services = replace(door.services, retention=self.retention)
+            door.app.services = replace(door.services, retention=self.retention)
             yield door
 
 
@@ -45,155 +53,38 @@ def record(monkeypatch) -> ArchivedRecord:
     return record
 
 
-def queue(**changes):
-    priorities = ("critical", "user_initiated", "background")
-    nothing = dict.fromkeys(priorities, 0)
-    state = {"ready": nothing, "suspended": nothing, "delayed": 0, "in_flight": 0, "dead": 0}
-    return state | {"oldest_eligible_age_ms": nothing} | changes
-
-
-def state(**changes):
-    calm = {
-        "readiness": {"status": "ready", "problems": {}},
-        "queues": {
-            "queues": {"binding-evaluation": queue()},
-            "pauses": [],
-            "fleet": [{"queues": ["binding-evaluation"]}],
-        },
-        "set_aside": {"set_aside": []},
-        "implications": {"halts": []},
-        "tree": {"tree_size": "1", "root_hash": "00"},
-        "checkpoint": {
-            "publishes": False,
-            "problem": None,
-            "checkpoint": None,
-            "receipts_not_under_the_tree": 0,
-            "run_groups_not_under_the_tree": 0,
-        },
-        "runs": {"problems": []},
-        "archive": {"is_configured": True, "retention_days": 90, "audit_horizon_days": 2557},
-    }
-    return calm | changes
-
-
-def queues(**changes):
-    return {"queues": state()["queues"] | changes}
-
-
-def published(verdict, message, problem=None, *, quorum_met=False):
-    checkpoint = {"verdict": verdict, "message": message, "quorum_met": quorum_met}
-    return {"checkpoint": {"problem": problem, "checkpoint": checkpoint}}
-
-
-def problem(severity, kind, message):
-    return {"severity": severity, "type": kind, "run_id": "r-1", "message": message}
-
-
-REFUSED = {"code": "checkpoint_diverged", "message": "3 rows are signed"}
-HALT = {"halt_id": "h-1", "operation_kind": "", "detector": "d"}
-PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        (
-            {"readiness": {"problems": {"ledger": "held"}}},
-            "the gateway is not ready: ledger: held",
-        ),
-        (
-            queues(pauses=[PAUSE]),
-            "binding-evaluation is paused by A. B.: rotulus queues resume binding-evaluation",
-        ),
-        (
-            queues(pauses=[PAUSE | {"priority": "critical"}]),
-            (
-                "binding-evaluation critical is paused by A. B.:"
-                " rotulus queues resume binding-evaluation --priority critical"
-            ),
-        ),
-        (
-            queues(late_workers=["worker-1"]),
-            "worker-1 missed a beat: if it is dead, others take over what it had in hand",
-        ),
-        (
-            queues(fleet=[]),
-            "no worker serves binding-evaluation: rotulus worker --queues binding-evaluation",
-        ),
-        (
-            queues(queues={"binding-evaluation": queue(dead=2)}),
-            "2 of binding-evaluation were given up: rotulus queues dead binding-evaluation",
-        ),
-        (
-            queues(
-                queues={"binding-evaluation": queue(oldest_eligible_age_ms={"critical": 9_000})}
-            ),
-            "binding-evaluation critical is late: the oldest has waited 9 s, its target is 5 s",
-        ),
-        (
-            {"set_aside": {"set_aside": [{}]}},
-            "1 requests are set aside, because they ended their takers",
-        ),
-        (
-            {"implications": {"halts": [HALT]}},
-            "detector d is halted: rotulus implications resume h-1",
-        ),
-        (
-            published("diverged", "diverged: 3 rows are signed", REFUSED),
-            "the log is not published: checkpoint_diverged: 3 rows are signed",
-        ),
-        (
-            published("invalid", "invalid: the note is no text"),
-            (
-                "the published checkpoint is invalid: the note is no text: `rotulus doctor` looks"
-                " at keys and tiles; ROTULUS_CHECKPOINT_KEY, or the policy of"
-                " ROTULUS_WITNESS_POLICY, says which key counts"
-            ),
-        ),
-        (
-            published("unwitnessed", "unwitnessed"),
-            "the published checkpoint is unwitnessed: its witnesses do not answer",
-        ),
-        (
-            {"runs": {"problems": [problem("CRITICAL", "failed_run", "the run failed")]}},
-            "run r-1: the run failed: rotulus landscape report r-1 failure_context",
-        ),
-        (
-            {
-                "runs": {
-                    "problems": [
-                        problem("WARNING", "failed_tokens", "requests given up: 1"),
-                        problem("INFO", "quarantined_rows", "2 rows are quarantined"),
-                        problem("WARNING", "high_error_rate", "70 of 100 tokens"),
-                    ]
-                }
-            },
-            "run r-1: 70 of 100 tokens: rotulus landscape report r-1 failure_context",
-        ),
-        (
-            {"tree": {"error": "ledger_unavailable: away"}},
-            "the gateway does not answer /v1/tree: ledger_unavailable: away",
-        ),
-    ],
-)
-def test_what_needs_somebody_is_said_with_the_command_for_it(changes, sentence):
-    assert list(attention(state(**changes))) == [sentence]
-
-
-def test_what_is_calm_needs_nobody():
-    assert list(attention(state())) == []
-    witnessed = published("witnessed", "witnessed 2 of 3", quorum_met=True)
-    assert list(attention(state(**witnessed))) == []
-
-
 def test_a_gateway_without_workers_is_shown_and_needs_one(record):
     result = rotulus("status")
     assert result.exit_code == 1
     assert "is ready" in result.stdout
-    assert "! no worker serves authority-recompute" in result.stdout
+    assert "! notice    no worker serves authority-recompute" in result.stdout
     document = json.loads(rotulus("status", "--json").stdout)
-    assert [sentence for sentence in document["attention"] if "no worker" in sentence]
+    assert {item["kind"] for item in document["attention"]} == {"workers_missing"}
     assert document["tree"]["tree_size"] == "0"
+
+
+def test_it_says_the_same_as_the_overview_in_the_same_order_and_words(record):
+    async def make_trouble() -> list[AttentionItem]:
+        async with record.door() as door:
+            pause = {"reason": "the model is <b>replaced</b>", "decided_by": "ada"}
+            assert (await door.send(f"{BINDINGS}/pause", pause)).is_success
+            for name in ("a", "b"):
+                [requested] = await enqueued(door, BINDINGS, binding(name))
+                if name == "a":
+                    await given_up(door, BINDING_QUEUE, requested["request_id"], "model: away")
+            snapshot = tidy(await LiveSource(door.services, 4).read())
+            shown = page(snapshot)["attention"]
+            sentences = [row["a_sentence"] for row in shown.rows.values()]
+            assert sentences == [item.sentence for item in snapshot.attention.value]
+            return [*snapshot.attention.value]
+
+    items = anyio.run(make_trouble)
+    kinds = ["workers_missing", "queue_paused", "requests_given_up", *["workers_missing"] * 2]
+    assert [item.kind for item in items] == kinds
+    lines = [f"! {item.severity:8}  {line_of(item)}" for item in items]
+    assert [each for each in rotulus("status").stdout.splitlines() if each[:1] == "!"] == lines
+    documents = [orjson.loads(orjson.dumps(item)) for item in items]
+    assert json.loads(rotulus("status", "--json").stdout)["attention"] == documents
 
 
 @pytest.mark.spec("§17.5")
@@ -239,7 +130,7 @@ def test_it_says_what_goes_to_the_archive_and_where_there_is_none(
     assert line in rotulus("status").stdout.splitlines()
     document = json.loads(rotulus("status", "--json").stdout)
     assert document["archive"]["is_configured"] == (archive is not None)
-    assert not [sentence for sentence in document["attention"] if "archive" in sentence]
+    assert not [item for item in document["attention"] if "archive" in item["sentence"]]
 
 
 def test_where_no_gateway_is_the_url_and_what_to_do_are_said(monkeypatch):

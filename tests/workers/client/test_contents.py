@@ -11,9 +11,10 @@ from kernel.values.priorities import CapacityPriority
 from kernel.work import contents as recorded
 from kernel.work import requests
 from kernel.work.queue_kinds import QUEUE_KINDS
-from kernel.work.requests import RequestOutcome, WorkStatus
+from kernel.work.requests import RequestOutcome
 from workers.client import contents, jobs
 from workers.client import requests as sent
+from workers.views.requests import RequestDocument
 
 PAIRS = {
     contents.BindingEvaluation: recorded.BindingEvaluation,
@@ -65,7 +66,7 @@ def test_words_are_those_of_the_record():
 
 
 def test_answers_have_the_fields_of_the_record():
-    for here, there in ((jobs.JobOutcome, RequestOutcome), (jobs.JobStatus, WorkStatus)):
+    for here, there in ((jobs.JobOutcome, RequestOutcome), (jobs.JobStatus, RequestDocument)):
         assert list(get_type_hints(here)) == list(get_type_hints(there))
 
 

@@ -12,7 +12,6 @@ from tests.workers.client.scripted_gateway import WORK, ScriptedGateway, outcome
 from workers.api.body_limits import MAX_BODY_BYTES
 from workers.client import BindingEvaluation, ExtractionTask, GatewayError, JobLost, NewRequest
 from workers.client.gateway_http import PAUSE_FIRST_S, PAUSE_MAX_S
-from workers.client.rotulus import DEFAULT_URL, gateway_urls
 
 pytestmark = pytest.mark.anyio
 
@@ -341,16 +340,6 @@ async def test_a_list_is_read_page_by_page():
         "since": "2031-05-01T00:00:00+00:00",
     }
     assert [query.get("after") for query in queries] == [None, "2", "9"]
-
-
-def test_the_gateways_are_those_of_the_environment():
-    assert gateway_urls({}) == (DEFAULT_URL,)
-    assert gateway_urls({"ROTULUS_GATEWAY_URL": ""}) == (DEFAULT_URL,)
-    several = {
-        "ROTULUS_GATEWAY_URL": "http://a:1",
-        "ROTULUS_OTHER_GATEWAY_URLS": "http://b:2, ,http://c:3",
-    }
-    assert gateway_urls(several) == ("http://a:1", "http://b:2", "http://c:3")
 
 
 async def test_another_gateway_is_asked_where_the_first_does_not_answer():

@@ -7,6 +7,7 @@ import random
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import anyio
 import uvicorn
@@ -33,7 +34,9 @@ from workers.dashboard.snapshot import (
     SetAsideRequest,
     SnapshotPart,
     Worker,
+    WorkerState,
 )
+from workers.views.attention_items import AttentionAction, AttentionItem, AttentionSubject, Link
 
 NOON = datetime(2026, 3, 14, 12, 0, 0, tzinfo=UTC)
 
@@ -87,6 +90,7 @@ def make_snapshot(
     return DashboardSnapshot(
         version=version,
         time=now,
+        attention=SnapshotPart("ledger, Redis and gateway", now, _attention(now)),
         queues=SnapshotPart("Redis", now, tuple(_queue(n, rng) for n in QUEUES)),
         leases=SnapshotPart("Redis", now - timedelta(seconds=0.4), _leases(rng)),
         workers=SnapshotPart("Redis", now, Fleet(_workers(workers, rng), workers)),
@@ -143,6 +147,41 @@ def make_snapshot(
     )
 
 
+def _attention(now: datetime) -> tuple[AttentionItem, ...]:
+    hour_ago = (now - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    page = Link("queue", (QUEUES[2],))
+    return (
+        AttentionItem(
+            "workers_missing",
+            "critical",
+            AttentionSubject("queue", QUEUES[1]),
+            f"no worker serves {QUEUES[1]}, and 400 requests wait",
+            hour_ago,
+            Link("queue", (QUEUES[1],)),
+            AttentionAction("Start a worker", f"rotulus worker --queues {QUEUES[1]}"),
+        ),
+        AttentionItem(
+            "queue_paused",
+            "warning",
+            AttentionSubject("priority", f"{QUEUES[2]} background"),
+            f"{QUEUES[2]} background is paused by ada (the model is being replaced)",
+            hour_ago,
+            page,
+            AttentionAction(
+                "Resume it", f"rotulus queues resume {QUEUES[2]} --priority background", page
+            ),
+        ),
+        AttentionItem(
+            "reviews_waiting",
+            "notice",
+            AttentionSubject("reviews", "observation"),
+            "25 observations wait for a person's review",
+            link=Link("reviews", query=(("kind", "observation"),)),
+            action=AttentionAction("Review them", "rotulus review queue observation"),
+        ),
+    )
+
+
 def _queue(name: str, rng: random.Random) -> Queue:
     ready = [rng.randrange(3), rng.randrange(14), 40 + rng.randrange(60), 310, 1_204]
     ages: list[int | None] = [1_200, 25_400, 92_000, 3_900_000, 7_300_000]
@@ -153,15 +192,16 @@ def _queue(name: str, rng: random.Random) -> Queue:
         for (p, target), n, age in zip(TARGETS, ready, ages, strict=True)
     )
     dead = 4 if name == QUEUES[2] else 0
+    suspended, in_flight, held = rng.randrange(3), 8 + rng.randrange(8), rng.randrange(20)
     return Queue(
         name,
         priorities,
-        suspended=rng.randrange(3),
+        suspended=suspended,
         delayed=17,
-        in_flight=8 + rng.randrange(8),
+        in_flight=in_flight,
         dead=dead,
-        open=400 + rng.randrange(40),
-        held=rng.randrange(20),
+        open=sum(ready) + suspended + 17 + in_flight + held,
+        held=held,
         oldest_open_ms=90_000,
         pauses=("background paused since 2026-03-14T11:00:00Z by ada",) if dead else (),
         completed_per_s=180 + rng.random() * 40,
@@ -184,7 +224,7 @@ def _leases(rng: random.Random) -> tuple[LeaseView, ...]:
 
 
 def _workers(count: int, rng: random.Random) -> tuple[Worker, ...]:
-    states = {3: ("late", 9_400), 4: ("lost", 74_000)}
+    states: dict[int, tuple[WorkerState, int]] = {3: ("late", 9_400), 4: ("lost", 74_000)}
     made = []
     for i in range(count):
         state, seen_ms = states.get(i, ("alive", 300 + rng.randrange(900)))
@@ -250,7 +290,7 @@ class FakeSource:
             raise self.error
         now = datetime.now(UTC) if self.wall_clock else NOON + timedelta(seconds=self.reads)
         state = make_snapshot(self.reads, now, rows=1_048_576 + 5 * self.reads)
-        broken = {
+        broken: dict[str, Any] = {
             n: SnapshotPart("Redis", now, None, "Connection refused (127.0.0.1:6379).")
             for n in self.failing
         }

@@ -11,8 +11,9 @@ import pytest
 from fastapi import FastAPI
 
 from tests.workers.dashboard.fake_source import NOON, make_snapshot
-from workers.dashboard.headers import CONTENT_SECURITY_POLICY
+from workers.dashboard.headers import PAGE
 from workers.dashboard.hub import SnapshotHub
+from workers.dashboard.page_model import NEWEST_SHOWN, QUEUE_STATES, page
 from workers.dashboard.routes import build_router
 from workers.dashboard.snapshot import DashboardSnapshot, SnapshotPart
 
@@ -63,15 +64,53 @@ async def test_the_first_answer_holds_every_table_and_what_is_in_it():
         *(queue.name for queue in snapshot.queues.value),
         *(priority.name for queue in snapshot.queues.value for priority in queue.priorities),
         *(worker.worker_id for worker in snapshot.workers.value.workers),
-        *(session.title for session in snapshot.sessions.value.newest),
-        *(name for session in snapshot.sessions.value.newest for name in session.survivors[:3]),
-        *(row.operation_id for row in snapshot.ledger.value.tail),
+        *(session.title for session in snapshot.sessions.value.newest[:NEWEST_SHOWN]),
+        *(
+            name
+            for session in snapshot.sessions.value.newest[:NEWEST_SHOWN]
+            for name in session.survivors[:3]
+        ),
+        *(row.operation_id for row in snapshot.ledger.value.tail[:NEWEST_SHOWN]),
         *(count.name for count in snapshot.gateways.value),
         *(count.name for count in snapshot.rejections.value),
         *(count.name for count in snapshot.requests.value.by_outcome),
         snapshot.ledger.value.head_hash,
     ]
     assert [name for name in shown if name not in text] == []
+
+
+def test_the_numbers_of_a_queue_add_up_and_those_in_trouble_are_first():
+    queues = page(make_snapshot())["queues"]
+    assert queues.order == ["authority-recompute", "extraction-transition", "binding-evaluation"]
+    states = [queues.rows[name]["state"] for name in queues.order]
+    assert states == sorted(states, key=QUEUE_STATES.index)
+    for row in queues.rows.values():
+        parts = ("q_ready", "q_held", "q_delayed", "q_suspended", "q_in_flight")
+        numbers = [int(row[name].replace("\u202f", "")) for name in ("q_open", *parts)]
+        assert numbers[0] == sum(numbers[1:])
+        assert row["q_closing"] == ""
+    snapshot = make_snapshot()
+    first, *others = snapshot.queues.value
+    fewer = replace(first, open=first.open - first.held - 3, held=0)
+    queues = page(replace(snapshot, queues=SnapshotPart("Redis", NOON, (fewer, *others))))["queues"]
+    assert queues.rows[first.name]["q_closing"] == "and 3 just closed"
+
+
+async def test_what_needs_somebody_comes_first_and_is_said_where_a_tab_is_seen():
+    snapshot = make_snapshot()
+    text = unescape((await page_of(snapshot)).text)
+    assert "<title>(2) Overview – Rotulus</title>" in text
+    assert '/alert.svg"' in text
+    assert "3 need somebody" in text
+    for item in snapshot.attention.value:
+        assert 0 < text.index(item.sentence) < text.index('<h2 id="queues">')
+        assert item.action.command in text
+    calm = replace(snapshot, attention=SnapshotPart("ledger", NOON, ()))
+    text = unescape((await page_of(calm)).text)
+    assert "<title>Overview – Rotulus</title>" in text
+    assert '/icon.svg"' in text
+    assert "need somebody" not in text.partition("<main")[0]
+    assert "Nothing needs anybody." in text
 
 
 async def test_hostile_text_is_text():
@@ -93,8 +132,9 @@ async def test_hostile_text_is_text():
 
 async def test_the_policy_is_strict_and_the_page_keeps_it():
     response = await page_of(make_snapshot())
-    assert response.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
-    assert "unsafe" not in CONTENT_SECURITY_POLICY
+    policy = PAGE["Content-Security-Policy"]
+    assert response.headers["content-security-policy"] == policy
+    assert "unsafe" not in policy
     assert response.headers["x-content-type-options"] == "nosniff"
     assert " style=" not in response.text
     assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", response.text) == []
@@ -110,7 +150,7 @@ async def test_a_first_load_is_small():
     files = [await page_of(make_snapshot(), name) for name in sorted(names)]
     assert all(file.status_code == 200 for file in files)
     assert len(files) + 2 <= 8
-    assert sum(len(file.content) for file in (page, *files)) <= 80_000
+    assert sum(len(file.content) for file in (page, *files)) <= 100_000
 
 
 async def test_files_are_kept_for_ever_under_their_version_and_nothing_else_is_served():
@@ -150,6 +190,8 @@ async def test_a_source_that_fails_leaves_a_page_that_says_so():
     response = await page_of(RuntimeError("gone"))
     assert response.status_code == 200
     assert "RuntimeError" in response.text
+    assert "<title>(?) Overview" in response.text
+    assert "What needs somebody is not known" in response.text
 
 
 @pytest.mark.spec("K27")

@@ -1,5 +1,8 @@
 """The pages of single things, and their forms: read without JavaScript, refused from elsewhere."""
 
+import csv
+import html
+import json
 import re
 from datetime import datetime, timedelta
 from typing import Any
@@ -7,11 +10,23 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
+from kernel.ledger import schema
+from kernel.ledger.outbox import DEAD_LETTER, SETTLED
+from kernel.ledger.store.tables import TableQuery
 from kernel.work.contents import BINDING_QUEUE
+from queues.fleet.cron_claims import CronFiring, Crons
+from queues.fleet.worker_heartbeats import WorkerBeat
+from queues.queue.claim_tokens import token_of
+from queues.queue.outbox_relay import route_of
+from queues.queue.work_queue import WorkQueue
 from tests.kernel.build import create
 from tests.kernel.quarantining import quarantined, row_of
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import SESSION, URL, Door, claim, source, understanding
+from tests.workers.dashboard.fake_source import NOON
+from workers.dashboard.pages import ROUTES
+from workers.dashboard.pages.fleet import ranges_of
+from workers.dashboard.pages.page import PLACES, ago, moment
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +61,39 @@ async def test_a_form_from_elsewhere_changes_nothing(door: Door, origin: str | N
     assert (await door.http.get("/v1/queues")).json()["pauses"] == []
 
 
+async def test_each_page_says_where_it_stands_among_the_places(door: Door):
+    places = {"/": "Overview"} | {each.path: each.place for each in ROUTES if each.method == "GET"}
+    for path in ("/", "/docs", *(f"/{path}" for path in PLACES.values())):
+        page = (await door.http.get(path)).text
+        assert re.findall(r'aria-current="page">(\w+)</a>', page) == [
+            place for place in (places[path],) if place
+        ]
+        for place in PLACES.values():
+            assert f'href="./{place}"' in page
+
+
+@pytest.mark.parametrize(
+    ("passed", "shown"),
+    [
+        ({"seconds": 0.9}, "now"),
+        ({"seconds": 1}, "1 s ago"),
+        ({"seconds": 119}, "1 min ago"),
+        ({"hours": 23, "minutes": 59}, "23 h ago"),
+        ({"days": 89}, "89 d ago"),
+        ({"days": 90}, "2026-03-14"),
+        ({"seconds": -61}, "in 1 min"),
+    ],
+)
+def test_a_time_is_shown_by_its_age(passed: dict[str, float], shown: str):
+    assert ago(NOON, NOON + timedelta(**passed)) == shown
+    assert ago(NOON.replace(tzinfo=None), NOON + timedelta(**passed)) == shown
+
+
+def test_a_time_that_is_none_is_shown_as_it_is():
+    assert "now soon" in moment("now soon<b>")
+    assert "<b>" not in moment("now soon<b>")
+
+
 async def test_what_is_lost_needs_a_reason(door: Door):
     [request] = await enqueued(door, BINDINGS, binding("a"))
     request_id = request["request_id"]
@@ -76,6 +124,33 @@ async def test_a_dead_letter_is_asked_anew_or_dismissed(door: Door):
     assert dismissed.status_code == 303
     assert "Dismiss the dead letter" not in (await door.http.get(page_of(second))).text
     assert (await door.http.get(f"{BINDINGS}/dead-letters")).json()["dead_letters"] == []
+
+
+async def test_a_request_is_given_another_priority_and_its_page_tells_its_way(door: Door):
+    [request] = await enqueued(door, BINDINGS, binding(HOSTILE))
+    request_id = request["request_id"]
+    page = (await door.http.get(page_of(request_id))).text
+    assert "<option>critical</option>" in page
+    assert "<option>background</option>" not in page
+    refused = await submit(door, "prioritize", request_id=request_id, priority=HOSTILE)
+    assert (refused.status_code, "<script>" in refused.text) == (422, False)
+    fields = {"request_id": request_id, "priority": "critical", "reason": HOSTILE, "name": "ada"}
+    answer = await submit(door, "prioritize", **fields)
+    assert answer.headers["location"] == f"../..{page_of(request_id)}?done=prioritize"
+    await submit(door, "cancel", request_id=request_id, reason=HOSTILE, name="<b>eve")
+    page = (await door.http.get(page_of(request_id))).text
+    order = ("Asked for at the priority background", "Given the priority critical", "Cancelled: ")
+    places = [page.index(words) for words in order]
+    assert places == sorted(places)
+    assert "ada at 127.0.0.1" in page
+    assert "asked for by a producer, under the key" in page
+    assert "Give it the priority" not in page
+    for harmful in ("<script>alert", "<img src", "<b>eve", "\u202e"):
+        assert harmful not in page
+    operations = re.findall(r'href="[./]*(/operations/[^"?]+)"', page)
+    assert len(operations) >= 2
+    for path in operations:
+        assert (await door.http.get(path)).status_code == 200
 
 
 async def test_the_url_of_a_queue_holds_its_filters_and_its_page(door: Door):
@@ -194,7 +269,9 @@ async def test_a_refused_operation_has_a_page_with_its_receipts(door: Door):
     taint["resolved_output_visibility_class"] = "public_open"
     document = create("n-1", "SourceArtifact", envelope=taint)
     refused = await door.post("envelopes", document)
-    page = (await door.http.get(f"/operations/{document['operation_id']}")).text
+    page = (await door.http.get(f"/operations/{document['operation_id']}")).text.replace(
+        "<wbr>", ""
+    )
     assert "It was refused" in page
     assert refused.json()["error"]["code"] in page
 
@@ -204,8 +281,8 @@ async def test_the_requests_of_all_queues_are_searched_on_a_page(door: Door):
     first = (await door.http.get("/requests", params={"state": "open"})).text
     assert "k54" in first
     assert "k04" not in first
-    older = first.partition("/requests?state")[2].partition('"')[0].replace("&amp;", "&")
-    assert "k04" in (await door.http.get(f"/requests?state{older}")).text
+    [older] = re.findall(r'/requests([?]state=open&amp;after=[^"]*)"', first)
+    assert "k04" in (await door.http.get(f"/requests{html.unescape(older)}")).text
     named = (await door.http.get("/requests", params={"request_key": "k07"})).text
     assert "k07" in named
     assert "k08" not in named
@@ -213,7 +290,7 @@ async def test_the_requests_of_all_queues_are_searched_on_a_page(door: Door):
 
 async def test_dead_letters_go_on_on_further_pages(door: Door):
     requests = await enqueued(door, BINDINGS, *(binding(f"k{number:02}") for number in range(52)))
-    ids = sorted(request["request_id"] for request in requests)
+    ids = [request["request_id"] for request in requests][::-1]
     for request_id in ids:
         await given_up(door, BINDING_QUEUE, request_id, "broken")
     first = (await door.http.get(QUEUE, params={"state": "open"})).text
@@ -247,7 +324,7 @@ async def test_hostile_text_stays_text(door: Door):
     for path in (QUEUE, page_of(request["request_id"]), *things, *lists):
         params = dict.fromkeys(("words", "done", "entity", "request_id", "after"), HOSTILE)
         text = (await door.http.get(path, params=params)).text
-        assert "<script" not in text
+        assert "<script>" not in text
         assert "<img" not in text
         assert "\u202e" not in text
 
@@ -294,3 +371,121 @@ async def test_the_runtimes_own_run_is_on_the_pages_of_runs(door: Door):
     run = await door.http.get("/runs/runtime:000000000001-open")
     assert run.status_code == 200
     assert "relationship_resolution" in run.text
+
+
+async def test_the_number_that_fits_is_that_of_sql_and_files_have_the_same_requests(door: Door):
+    requests = await enqueued(door, BINDINGS, *(binding(f"k{number:02}") for number in range(60)))
+    ids = [request["request_id"] for request in requests]
+    for request_id in ids[:7]:
+        await given_up(door, BINDING_QUEUE, request_id, f"broken {HOSTILE}")
+    await given_up(door, BINDING_QUEUE, ids[7], "odd")
+    await submit(door, "dismiss", request_id=ids[0], reason="known")
+    with door.ledger.view() as view:
+        rows = view.tables.scan(TableQuery(schema.outbox))
+    for query, fits in (
+        ({}, lambda row: row["request_id"]),
+        ({"state": "open"}, lambda row: row["open"]),
+        ({"state": "dead_letter"}, lambda row: row["state"] in (DEAD_LETTER, SETTLED)),
+        ({"state": "standing"}, lambda row: row["state"] == DEAD_LETTER),
+        ({"content_words": "E-K1"}, lambda row: row["item_key"].startswith("e-k1")),
+        ({"priority": "critical"}, lambda row: row["priority"] == "critical"),
+    ):
+        expected = {row["request_id"] for row in rows if fits(row)}
+        page = (await door.http.get("/requests", params=query)).text
+        assert f"<strong>{len(expected)}</strong>" in page, query
+        lines = (await door.http.get("/requests.jsonl", params=query)).text.splitlines()
+        assert {json.loads(line)["request_id"] for line in lines} == expected
+        table = await door.http.get("/requests.csv", params=query)
+        assert "attachment" in table.headers["content-disposition"]
+        assert len([*csv.reader(table.text.splitlines())]) == len(expected) + 1
+        assert "\u202e" not in table.text
+    for bad in ({"state": "odd"}, {"since": "never"}, {"other": "x"}, {"numbers": "1-2"}):
+        assert (await door.http.get("/requests.csv", params=bad)).status_code == 422
+    failures = (await door.http.get("/failures")).text
+    for row in (f'<td class="num">{count}<td' for count in (6, 1)):
+        assert row in failures
+    assert "<script>" not in failures
+    group = re.findall(r'href="([^"]*/requests\?[^"]*odd[^"]*)"', failures)[0]
+    assert "<strong>1</strong> fits" in (await door.http.get(html.unescape(group)[1:])).text
+
+
+async def test_ready_lists_begin_with_the_oldest_and_a_list_has_a_name_in_its_link(door: Door):
+    await enqueued(door, BINDINGS, *(binding(f"k{number:02}") for number in range(55)))
+    waiting = (await door.http.get("/requests?view=waiting")).text
+    assert waiting.index(">k00<") < waiting.index(">k49<")
+    assert ">k50<" not in waiting
+    following = html.unescape(
+        re.findall(r'href="\./requests(\?view=waiting&amp;after[^"]*)"', waiting)[0]
+    )
+    rest = (await door.http.get(f"/requests{following}")).text
+    assert ">k54<" in rest
+    assert ">k49<" not in rest
+    assert "No worker has anything in hand." in (await door.http.get("/requests?view=in-hand")).text
+    queue = door.services.work.queues[BINDING_QUEUE]
+    item = route_of(BINDING_QUEUE).item
+    with door.ledger.view() as view:
+        await queue.enqueue_many([item(request) for request in view.open_requests(limit=3)])
+    await queue.claim(2, 60_000)
+    in_hand = (await door.http.get("/requests?view=in-hand")).text
+    shown = [key for key in ("k00", "k01", "k02") if f">{key}<" in in_hand]
+    assert len(shown) == len(await queue.peek(9, state="in_flight")) == 2
+    assert in_hand.index(f">{shown[0]}<") < in_hand.index(f">{shown[1]}<")
+    titled = (await door.http.get("/requests", params={"title": HOSTILE, "state": "open"})).text
+    assert "<script>" not in titled
+    for link in re.findall(r'href="\.(/(?:requests|failures|bulk-operations)[^"]*)"', waiting):
+        assert (await door.http.get(html.unescape(link))).status_code == 200, link
+
+
+async def test_workers_say_what_they_have_in_hand_and_who_holds_capacity(door: Door):
+    await enqueued(door, BINDINGS, *(binding(f"k{number:02}") for number in range(3)))
+    token = token_of("worker-0badcafe", door.ledger.host.now_us() // 1000, 7)
+    queue = WorkQueue(door.services.work.redis, BINDING_QUEUE, new_token=lambda: token)
+    with door.ledger.view() as view:
+        item = route_of(BINDING_QUEUE).item
+        await queue.enqueue_many([item(request) for request in view.open_requests(limit=3)])
+    await queue.claim(2, 60_000)
+    work = door.services.work
+    for name in ("worker-0badcafe", "worker-1badcafe"):
+        beat = WorkerBeat(name, 1, (BINDING_QUEUE,), 2, 0, 12, 3, 2, HOSTILE, HOSTILE, HOSTILE)
+        await work.heartbeats.beat(beat, 60_000)
+    work.slots[BINDING_QUEUE] = 1
+    await work.leases.acquire(BINDING_QUEUE, 1, "holder:1", 60_000)
+    page = (await door.http.get("/workers")).text
+    assert "1&nbsp;of&nbsp;1" in page
+    assert "<strong>full</strong>" in page
+    assert "No worker serves <a" in page
+    first = (await door.http.get("/workers/worker-0badcafe")).text
+    assert len(re.findall(r">k0[0-2]<", first)) == 2
+    assert "It has claimed nothing." in (await door.http.get("/workers/worker-1badcafe")).text
+    await Crons(work.redis).note(CronFiring("parcels/nightly", 0, 1, worker_id=HOSTILE))
+    schedules = (await door.http.get("/schedules")).text
+    assert "<strong>overdue</strong>" in schedules
+    fleet = (await door.http.get("/fleet")).text
+    for text in (page, first, schedules, fleet):
+        assert "<script>" not in text
+        assert "<img" not in text
+        assert "\u202e" not in text
+
+
+async def test_the_fleet_has_its_shards_and_the_log_what_operators_did(door: Door):
+    await submit(door, "pause", name=HOSTILE[:40], reason=HOSTILE)
+    await submit(door, "resume", name="bob")
+    log = (await door.http.get("/operator-log")).text
+    assert log.index("queue resume</a>") < log.index("queue pause</a>")
+    assert "<script>" not in log
+    assert "\u202e" not in log
+    by_bob = (await door.http.get("/operator-log?who=BOB")).text
+    assert "queue resume</a>" in by_bob
+    assert "queue pause</a>" not in by_bob
+    paused = (await door.http.get("/operator-log?verb=queue_pause")).text
+    assert "queue resume</a>" not in paused
+    for link in re.findall(r'href="\.(/operations/[^"]+|/queues/[^"]+)"', log):
+        assert (await door.http.get(link)).status_code == 200
+    assert (await door.http.get("/fleet")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([7], "7"), ([3, 1, 2, 0, 7, 9, 8], "0-3, 7-9")]
+)
+def test_shards_are_shown_as_ranges(numbers: list[int], text: str):
+    assert ranges_of(numbers) == text

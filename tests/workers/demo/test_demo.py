@@ -22,10 +22,11 @@ from tests.workers.api.door import Door, client_of, running_door
 from workers.demo import run as demo
 from workers.demo.ingest import Summary
 from workers.demo.run import DemoReport, run_demo
-from workers.demo.shown_proof import make_key, show_proof, verified_elsewhere
+from workers.demo.shown_proof import make_key, show_proof, verify_elsewhere
 from workers.dockets.reader import sample_path
 from workers.environment.data_folder import DataFolder
 from workers.gateway.loops.evidence_confirmation import EvidenceConfirmation
+from workers.worker.attempts import ErrorTexts
 from workers.worker.batches import BatchProcessor
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
@@ -122,11 +123,11 @@ def handlers(door: Door, reporter: GatewayReporter) -> dict[str, Any]:
     redis, queue = door.services.work.redis, door.services.work.queues[BINDING_QUEUE]
     capacity = BindingCapacity(CapacityLeases(redis), queue, 2, "worker-1")
     evaluator = RecordEvaluator(door.ledger, DocketParticulars())
-    now_us = door.ledger.host.now_us
+    now_us, texts = door.ledger.host.now_us, ErrorTexts()
     return {
-        AUTHORITY_QUEUE: AuthorityHandler(door.ledger, reporter, BetaPosteriorMean()),
-        BINDING_QUEUE: BindingHandler(door.ledger, reporter, capacity, evaluator, now_us),
-        EXTRACTION_QUEUE: ExtractionHandler(door.ledger, reporter, Extractors()),
+        AUTHORITY_QUEUE: AuthorityHandler(door.ledger, reporter, BetaPosteriorMean(), texts),
+        BINDING_QUEUE: BindingHandler(door.ledger, reporter, capacity, evaluator, now_us, texts),
+        EXTRACTION_QUEUE: ExtractionHandler(door.ledger, reporter, Extractors(), texts),
     }
 
 
@@ -181,9 +182,7 @@ async def test_the_whole_job_on_the_sample_and_once_more(tmp_path, monkeypatch, 
     assert (shown_proof.kind, shown_proof.verifies) == ("elimination", True)
     assert f'"tree_head": "{shown_proof.tree_head}"' in shown_proof.verifier_says
     proof_path.write_bytes(proof_path.read_bytes().replace(b"ELIMINATE", b"ELIMINATF"))
-    verifies, says = await anyio.to_thread.run_sync(
-        verified_elsewhere, proof_path, shown_proof.vkey
-    )
+    verifies, says = await anyio.to_thread.run_sync(verify_elsewhere, proof_path, shown_proof.vkey)
     assert (verifies, "proof_invalid" in says) == (False, True)
     assert report(proof=replace(shown_proof, verifies=False)).failures
     assert first.failures == again.failures == []

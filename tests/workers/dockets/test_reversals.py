@@ -93,11 +93,11 @@ FRAMES = (
 
 
 @pytest.mark.parametrize("frame", [*FRAMES, "ENTERED IN ERROR {}", "{} PLEASE DISREGARD."])
-@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"entry_struck"}))
-def test_a_text_that_merely_mentions_an_act_undoes_nothing(name, frame):
-    for kind in BY_NAME[name].court_kinds:
-        for text in EXAMPLES[name][0]:
-            assert rows_that_read(frame.format(text), kind) <= {"entry_struck"}, text
+def test_a_text_that_merely_mentions_an_act_undoes_nothing(frame):
+    for name in sorted(set(EXAMPLES) - {"entry_struck"}):
+        for kind in BY_NAME[name].court_kinds:
+            for text in EXAMPLES[name][0]:
+                assert rows_that_read(frame.format(text), kind) <= {"entry_struck"}, text
 
 
 # --- words within words ---------------------------------------------------------------------------
@@ -105,15 +105,16 @@ def test_a_text_that_merely_mentions_an_act_undoes_nothing(name, frame):
 WITHIN = " (Border Promotions of Orange County, impartial; Plaintiff accounts in particular)"
 
 
-@pytest.mark.parametrize("name", rule_examples.EXAMPLES)
-def test_an_exception_is_not_found_within_another_word(name):
+def test_an_exception_is_not_found_within_another_word():
     """Account is no count, promotion no motion, dismissing nothing that is missing."""
-    for kind in RULES_BY_NAME[name].court_kinds:
-        for text in rule_examples.EXAMPLES[name][0]:
-            read = {
-                elimination.rule for elimination in eliminations(entry_saying(text + WITHIN), kind)
-            }
-            assert name in read, text
+    for name in rule_examples.EXAMPLES:
+        for kind in RULES_BY_NAME[name].court_kinds:
+            for text in rule_examples.EXAMPLES[name][0]:
+                read = {
+                    elimination.rule
+                    for elimination in eliminations(entry_saying(text + WITHIN), kind)
+                }
+                assert name in read, text
 
 
 def test_a_voluntary_petition_is_one_whatever_stands_before_its_name():

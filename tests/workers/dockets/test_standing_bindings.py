@@ -8,7 +8,7 @@ import pytest
 from kernel.model.bindings.evaluation import evaluate
 from kernel.model.bindings.source_binding import BindingTargetKind, read_source_binding
 from tests.workers.dockets.dockets_for_tests import raw_docket, raw_entry, read_one
-from workers.dockets.normalisation import normalise, normalised_caption
+from workers.dockets.normalisation import normalise, normalise_caption
 from workers.dockets.standing_bindings import standing_bindings
 
 BINDINGS = {
@@ -67,5 +67,5 @@ def test_an_entry_is_selected_by_what_it_is(entry, selected):
 
 
 def test_a_caption_updates_its_case_and_nothing_else():
-    fields = {"source_kind": "docket_caption", **normalised_caption(read_one(raw_docket()))}
+    fields = {"source_kind": "docket_caption", **normalise_caption(read_one(raw_docket()))}
     assert selecting(fields) == {"captions"}

@@ -427,7 +427,7 @@ def test_of_two_that_claim_a_bucket_at_once_one_has_it(bucket, monkeypatch):
         return put(store, path, content, **options)
 
     monkeypatch.setattr(obstore, "put", overtaken)
-    assert S3Files(URL).claimed("mark", b"second") == b"first"
+    assert S3Files(URL).claim("mark", b"second") == b"first"
 
 
 def test_a_bucket_that_is_not_there_is_left_to_who_uses_it(bucket, tmp_path):

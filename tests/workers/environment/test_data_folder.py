@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HOLDER = """
 import sys, time
 from workers.environment.data_folder import DataFolder
-with DataFolder(sys.argv[1]).locked() as folder:
+with DataFolder(sys.argv[1]).lock() as folder:
     folder.write_runtime({"port": 1})
     print("locked", flush=True)
     time.sleep(60)
@@ -58,7 +58,7 @@ def test_nothing_is_created_before_the_folder_is_locked(tmp_path):
 def test_the_folder_and_its_files_are_for_their_owner_alone(tmp_path):
     before = os.umask(0)
     try:
-        with DataFolder(tmp_path / "a" / "data").locked() as folder:
+        with DataFolder(tmp_path / "a" / "data").lock() as folder:
             folder.write_runtime({"port": 1})
             assert mode(folder.path) == 0o700
             assert mode(folder.redis_dir) == 0o700
@@ -79,7 +79,7 @@ def test_a_second_holder_is_told_the_pid_of_the_first(tmp_path, holder):
     folder = DataFolder(tmp_path / "data")
     with (
         pytest.raises(DataFolderBusyError, match=r"data_folder_busy: .*") as caught,
-        folder.locked(),
+        folder.lock(),
     ):
         pass
     assert caught.value.pid == holder.pid
@@ -89,19 +89,19 @@ def test_a_second_holder_is_told_the_pid_of_the_first(tmp_path, holder):
 
 def test_the_same_process_cannot_hold_it_twice(tmp_path):
     folder = DataFolder(tmp_path)
-    with folder.locked():
-        with pytest.raises(DataFolderBusyError) as caught, DataFolder(tmp_path).locked():
+    with folder.lock():
+        with pytest.raises(DataFolderBusyError) as caught, DataFolder(tmp_path).lock():
             pass
         assert caught.value.pid == os.getpid()
         assert folder.in_use()
-    with folder.locked():
+    with folder.lock():
         assert folder.in_use()
     assert not folder.in_use()
 
 
 def test_a_refused_holder_leaves_the_facts_of_the_first_alone(tmp_path, holder):
     folder = DataFolder(tmp_path / "data")
-    with pytest.raises(DataFolderBusyError), folder.locked():
+    with pytest.raises(DataFolderBusyError), folder.lock():
         pass
     assert folder.read_runtime() == {"port": 1}
 
@@ -113,12 +113,12 @@ def test_a_killed_holder_gives_the_folder_up_and_its_facts_are_void(tmp_path, ho
     holder.wait()
     assert folder.runtime_path.exists()
     assert folder.read_runtime() is None
-    with folder.locked():
+    with folder.lock():
         assert not folder.runtime_path.exists()
 
 
 def test_facts_are_written_as_a_whole_and_removed_at_the_end(tmp_path):
-    with DataFolder(tmp_path).locked() as folder:
+    with DataFolder(tmp_path).lock() as folder:
         assert folder.read_runtime() is None
         folder.runtime_path.with_suffix(".json.new").write_text("left by a killed holder")
         folder.write_runtime({"port": 1, "pids": {"gateway": 2}})
@@ -130,7 +130,7 @@ def test_facts_are_written_as_a_whole_and_removed_at_the_end(tmp_path):
 
 
 def write_and_fail(folder: DataFolder) -> None:
-    with folder.locked():
+    with folder.lock():
         folder.write_runtime({})
         raise KeyError
 
@@ -151,7 +151,7 @@ def test_facts_are_not_written_without_the_lock(tmp_path):
 PARENT = """
 import os, subprocess, sys, time
 from workers.environment.data_folder import DataFolder
-with DataFolder(sys.argv[1]).locked():
+with DataFolder(sys.argv[1]).lock():
     started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     reading, writing = os.pipe()
     forked = os.fork()
@@ -201,13 +201,13 @@ def test_a_reader_that_asks_does_not_refuse_the_next_holder(tmp_path):
         [sys.executable, "-c", ASKER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
     )
     try:
-        with DataFolder(tmp_path).locked():
+        with DataFolder(tmp_path).lock():
             pass
         assert asking.stdout is not None
         asking.stdout.readline()
         end_s = time.monotonic() + 0.5
         while time.monotonic() < end_s:
-            with DataFolder(tmp_path).locked():
+            with DataFolder(tmp_path).lock():
                 pass
     finally:
         asking.kill()
@@ -218,7 +218,7 @@ def test_a_reader_that_asks_does_not_refuse_the_next_holder(tmp_path):
 def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataFolderUnusableError, match="data_folder_unusable"):  # noqa: SIM117
-        with DataFolder(tmp_path / "file").locked():
+        with DataFolder(tmp_path / "file").lock():
             pass
 
 
@@ -226,7 +226,7 @@ def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path):
 
 
 def refused(path: Path) -> str:
-    with pytest.raises(DataFolderUnsafeError) as caught, DataFolder(path).locked():
+    with pytest.raises(DataFolderUnsafeError) as caught, DataFolder(path).lock():
         pass
     return str(caught.value)
 
@@ -247,7 +247,7 @@ def test_a_folder_that_others_may_open_is_refused_and_left_alone(data, let_in):
 
 def test_a_link_of_ours_may_lead_to_a_folder_of_ours(tmp_path, data):
     (tmp_path / "link").symlink_to(data)
-    with DataFolder(tmp_path / "link").locked():
+    with DataFolder(tmp_path / "link").lock():
         assert (data / "lock").exists()
 
 
@@ -279,7 +279,7 @@ def test_files_that_others_could_read_are_made_private(data):
     for name in ("ledger.db", "ledger.db-wal", "lock"):
         (data / name).touch()
         (data / name).chmod(0o644)
-    with DataFolder(data).locked():
+    with DataFolder(data).lock():
         assert {mode(data / name) for name in ("ledger.db", "ledger.db-wal", "lock")} == {0o600}
 
 
@@ -287,7 +287,7 @@ def test_files_that_others_could_read_are_made_private(data):
 def test_a_link_in_the_place_of_the_lock_or_of_redis_is_refused(tmp_path, data, name):
     (data / name).symlink_to(tmp_path / "nowhere")
     with pytest.raises((DataFolderUnsafeError, DataFolderUnusableError)):  # noqa: SIM117
-        with DataFolder(data).locked():
+        with DataFolder(data).lock():
             pass
     assert not (tmp_path / "nowhere").exists()
 
@@ -299,7 +299,7 @@ def test_a_tree_of_somebody_else_leads_nowhere(tmp_path, holder, monkeypatch):
 
 
 def test_facts_that_cannot_be_read_are_a_clear_error(tmp_path):
-    with DataFolder(tmp_path).locked() as folder:
+    with DataFolder(tmp_path).lock() as folder:
         folder.runtime_path.write_text("{")
         with pytest.raises(DataFolderUnusableError):
             folder.read_runtime()

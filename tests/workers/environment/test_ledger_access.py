@@ -10,7 +10,8 @@ from kernel.ledger.ledger import Ledger
 from kernel.values.errors import LedgerUnavailable
 from tests.kernel.build import FakeHost, create, submit
 from workers.cli.main import main
-from workers.environment.ledger_access import ledger_place, open_store, shown_place, verify_file
+from workers.environment.ledger_access import ledger_place, open_store, printable_place
+from workers.environment.ledger_verification import verify_file
 from workers.environment.settings import load_settings
 
 
@@ -27,14 +28,14 @@ def test_a_database_is_the_place_when_one_is_set_and_a_file_otherwise(tmp_path):
     settings = load_settings(data_dir=tmp_path)
     assert ledger_place(settings) == tmp_path / "ledger.db"
     url = "postgresql://me:much-secret@db/roll"
-    settings = settings.replaced(database_url=SecretStr(url))
+    settings = settings.with_changes(database_url=SecretStr(url))
     assert ledger_place(settings) == SecretStr(url)
 
 
 def test_a_place_is_shown_without_its_secrets():
     pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
-    assert shown_place(Path("a") / "ledger.db") == "a/ledger.db"
-    shown = shown_place(SecretStr("postgresql://me:much-secret@db/roll"))
+    assert printable_place(Path("a") / "ledger.db") == "a/ledger.db"
+    shown = printable_place(SecretStr("postgresql://me:much-secret@db/roll"))
     assert shown == "postgresql://db:5432/roll"
 
 

@@ -12,15 +12,16 @@ import pytest
 
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.values.errors import LedgerUnavailable
-from workers.environment.ledger_access import founded_ledger, verify_file
+from workers.environment.ledger_access import open_or_create_ledger
 from workers.environment.ledger_founding import draft_of
+from workers.environment.ledger_verification import verify_file
 from workers.environment.system_host import system_host
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLED_AT = """
 import os, signal, sys
 from pathlib import Path
-from workers.environment.ledger_access import founded_ledger
+from workers.environment.ledger_access import open_or_create_ledger
 from workers.environment.system_host import system_host
 
 calls = 0
@@ -32,7 +33,7 @@ def ends(frame, event, argument):
 
 path, host = Path(sys.argv[1]), system_host()
 sys.setprofile(ends)
-founded_ledger(path, host)
+open_or_create_ledger(path, host)
 """
 KILLED = (1, 60, 142, 143, 170)
 """After so many calls of the system or of SQLite: the 143rd gives the ledger its name."""
@@ -43,7 +44,7 @@ def nothing(_done: int, _total: int) -> None:
 
 
 def found_ledger(path: Path) -> str:
-    founded_ledger(path, system_host()).close()
+    open_or_create_ledger(path, system_host()).close()
     with closing(sqlite3.connect(path)) as db:
         (head,) = db.execute("SELECT count(*) FROM chain_head").fetchone()
     return f"{head} head"
@@ -81,7 +82,7 @@ def test_tables_that_hold_nothing_are_no_ledger_yet(tmp_path: Path):
     SqliteStore(path).close()
     with pytest.raises(LedgerUnavailable, match="never founded"):
         verify_file(path, nothing)
-    founded_ledger(path, system_host()).close()
+    open_or_create_ledger(path, system_host()).close()
     assert verify_file(path, nothing).ok
 
 
@@ -90,11 +91,11 @@ def test_a_draft_is_taken_over_whatever_it_holds(tmp_path: Path):
     draft = draft_of(path)
     for suffix in ("", "-wal", "-shm", "-journal"):
         draft.with_name(draft.name + suffix).write_bytes(b"half of a ledger")
-    founded_ledger(path, system_host()).close()
+    open_or_create_ledger(path, system_host()).close()
     assert verify_file(path, nothing).ok
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path):
     path = tmp_path / "nowhere" / "ledger.db"
     with pytest.raises(LedgerUnavailable, match="nowhere"):
-        founded_ledger(path, system_host())
+        open_or_create_ledger(path, system_host())

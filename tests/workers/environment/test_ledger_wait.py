@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from kernel.values.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnavailable
-from workers.environment.ledger_wait import opened
+from workers.environment.ledger_wait import open_patiently
 
 pytestmark = pytest.mark.anyio
 
@@ -25,17 +25,17 @@ def opening(*answers):
 async def test_it_is_opened_as_soon_as_it_answers():
     away, unknown = LedgerUnavailable("away"), CommitOutcomeUnknown("who knows")
     with anyio.fail_after(5):
-        assert await opened(opening(away, unknown, away, "ledger")) == "ledger"
+        assert await open_patiently(opening(away, unknown, away, "ledger")) == "ledger"
 
 
 @pytest.mark.parametrize("wait_s", [0, 0.25])
 async def test_the_last_refusal_is_told_when_the_time_is_over(wait_s):
     began_s = anyio.current_time()
     with anyio.fail_after(5), pytest.raises(LedgerUnavailable, match="away"):
-        await opened(opening(LedgerUnavailable("away")), wait_s)
+        await open_patiently(opening(LedgerUnavailable("away")), wait_s)
     assert anyio.current_time() - began_s >= wait_s
 
 
 async def test_what_stays_wrong_is_told_at_once():
     with anyio.fail_after(1), pytest.raises(LedgerSchemaDiffers):
-        await opened(opening(LedgerSchemaDiffers("older")))
+        await open_patiently(opening(LedgerSchemaDiffers("older")))

@@ -16,14 +16,14 @@ import anyio
 from workers.environment import loop_watch
 from workers.environment.foreign_calls import await_foreign
 from workers.environment.log_setup import configure_logging
-from workers.environment.loop_watch import watched_loop
+from workers.environment.loop_watch import watch_loop
 
 configure_logging("info", "json")
 loop_watch.EVERY_S, loop_watch.LOCK_GRACE_S = 0.1, 4.0
 
 
 async def main():
-    with watched_loop(1.0):
+    with watch_loop(1.0):
         {body}
     print("went on")
 

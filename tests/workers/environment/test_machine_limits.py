@@ -11,7 +11,7 @@ import pytest
 from tests.process_environment import process_environment
 from workers.environment import machine_limits
 from workers.environment.diagnosis import diagnose
-from workers.environment.machine_limits import MachineUnfitError, expect_fit, limits_seen
+from workers.environment.machine_limits import MachineUnfitError, current_limits, expect_fit
 from workers.environment.settings import Settings
 
 GIB = 1 << 30
@@ -82,7 +82,7 @@ def test_what_is_tight_is_said(monkeypatch, tmp_path, name, value):
 def test_a_machine_with_room_is_not_remarked_on(monkeypatch, tmp_path):
     lower(monkeypatch, tmp_path, "memory", "max")
     assert expect_fit(tmp_path / "not" / "there") == []
-    assert {limit.fitness for limit in limits_seen(tmp_path)} == {"ok"}
+    assert {limit.fitness for limit in current_limits(tmp_path)} == {"ok"}
 
 
 @pytest.mark.parametrize("command", ["up", "gateway", "worker", "tee"])

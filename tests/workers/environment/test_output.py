@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -19,17 +20,19 @@ from workers.environment.output import (
     command_line,
     echo,
     echo_json,
+    escape_json,
     forward,
+    printable_line,
+    printable_text,
     say,
-    shown,
-    shown_json,
-    shown_text,
     write_json_bytes,
 )
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = "a\x1b]0;title\x07\x1b[2J\u202etxt\u2066\x9b31m\x7f\u2028\nforged: yes\r\u200bz"
 PRINTERS = {
+    "workers/cli/log_lines.py": "names its stream, and writes by the writer",
+    "workers/cli/top.py": "names its stream, and draws on a terminal",
     "workers/environment/output.py": "the writer",
     "workers/environment/log_setup.py": "the handler of log lines, which are shown before",
     "workers/environment/terminal_progress.py": "names its stream, and writes by the writer",
@@ -53,7 +56,7 @@ def hidden_in(text: str) -> set[str]:
 @example(HOSTILE)
 @example("\ud800 \U000e0041 é 漢 🙂")
 def test_nothing_that_is_not_seen_is_left_in_a_line_and_nothing_else_is_changed(text):
-    line = shown(text)
+    line = printable_line(text)
     assert "\n" not in line
     assert not hidden_in(line)
     if not any(is_hidden(each) for each in text):
@@ -63,8 +66,8 @@ def test_nothing_that_is_not_seen_is_left_in_a_line_and_nothing_else_is_changed(
 
 @given(st.text())
 def test_a_text_of_several_lines_keeps_its_lines(text):
-    assert shown_text(text).count("\n") == text.count("\n")
-    assert not hidden_in(shown_text(text))
+    assert printable_text(text).count("\n") == text.count("\n")
+    assert not hidden_in(printable_text(text))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["utf-8", "latin-1"]))
@@ -72,7 +75,7 @@ def test_a_text_of_several_lines_keeps_its_lines(text):
 @example("é 漢 🙂 \U000e0041", "ascii")
 def test_json_is_the_same_json_when_it_is_shown(text, encoding):
     for content in (json.dumps([text], ensure_ascii=False), json.dumps({text: 1}, indent=1)):
-        written = shown_json(content, encoding)
+        written = escape_json(content, encoding)
         assert json.loads(written) == json.loads(content)
         assert not hidden_in(written)
         written.encode(encoding)
@@ -82,6 +85,15 @@ def test_json_is_the_same_json_when_it_is_shown(text, encoding):
 @example(["rotulus", '/a folder/it\'s "x"', "$(rm -rf /)", "`x`", "-", "é;&|<>*?~#!"])
 def test_a_command_is_read_by_a_shell_as_it_is_meant(words):
     assert shlex.split(command_line(*words)) == words
+
+
+@given(st.text(st.characters(exclude_characters="\0")))
+@example("-odd")
+def test_an_operand_that_begins_with_a_hyphen_is_taken_for_no_option(operand):
+    words = shlex.split(command_line("rotulus", "x", operands=[operand], options=["--to", "y"]))
+    seen = click.Command("x", params=[click.Argument(["it"]), click.Option(["--to"])])
+    parsed = seen.make_context("x", words[2:]).params
+    assert parsed == {"it": operand, "to": "y"}
 
 
 def test_every_way_to_print_shows_what_strangers_wrote(capsys):

@@ -3,7 +3,8 @@ import os
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from workers.environment.ledger_access import ledger_place, shown_place
+from workers.client.gateway_address import DEFAULT_URL
+from workers.environment.ledger_access import ledger_place, printable_place
 from workers.environment.settings import (
     GATEWAY_PORT,
     Settings,
@@ -274,7 +275,7 @@ def test_no_part_of_a_password_is_in_a_refusal_or_in_what_is_shown(monkeypatch, 
     except SettingsError as error:
         said = f"{error!r} {error} {error.problems} {error.__context__}"
     else:
-        said = f"{settings!r} {shown_place(ledger_place(settings))}"
+        said = f"{settings!r} {printable_place(ledger_place(settings))}"
     assert not [part for part in PARTS if part.lower() in said.lower()]
 
 
@@ -326,14 +327,15 @@ def test_a_name_that_is_none_is_refused(value):
 def test_permission_can_not_be_lost_by_a_later_change():
     remote = load_settings(host="10.0.0.1", allow_remote=True, allowed_hosts="10.0.0.1")
     with pytest.raises(SettingsError, match="host_not_loopback"):
-        remote.replaced(allow_remote=False)
-    assert remote.replaced(port=1).host == "10.0.0.1"
+        remote.with_changes(allow_remote=False)
+    assert remote.with_changes(port=1).host == "10.0.0.1"
 
 
-def test_a_gateway_on_its_own_has_a_fixed_port_unless_one_is_asked_for(monkeypatch):
-    assert (load_settings().port, load_settings().gateway_port) == (0, GATEWAY_PORT)
+def test_a_gateway_has_the_port_at_which_clients_look_unless_another_is_asked_for(monkeypatch):
+    assert load_settings().port == GATEWAY_PORT
+    assert str(load_settings().gateway_url) == DEFAULT_URL
     monkeypatch.setenv("ROTULUS_PORT", "0")
-    assert load_settings().gateway_port == 0
+    assert load_settings().port == 0
 
 
 def test_the_table_has_every_setting_with_its_meaning():

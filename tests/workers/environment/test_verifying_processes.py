@@ -14,7 +14,8 @@ from kernel.ledger.ledger import Ledger
 from kernel.values.errors import VerificationProcessDied
 from kernel.verify.stretches import LogStretch
 from tests.kernel.build import FakeHost, create, submit
-from workers.environment.ledger_access import ledger_place, open_store, verify_file
+from workers.environment.ledger_access import ledger_place, open_store
+from workers.environment.ledger_verification import verify_file
 from workers.environment.settings import load_settings
 from workers.environment.verifying_processes import VerifyingProcesses
 

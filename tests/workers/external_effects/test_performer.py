@@ -13,7 +13,7 @@ import pytest
 from actors.errors import CommitFailed
 from actors.sharding.held_shards import HeldShards
 from kernel.ledger import schema
-from kernel.ledger.shards import found_shards, shards_of, take_away_all, take_shards
+from kernel.ledger.shards import create_shards, shards_of, take_away_all, take_shards
 from kernel.ledger.store.tables import TableQuery
 from kernel.records.share_links import share_link
 from kernel.transaction.outbound import OUTBOUND
@@ -454,7 +454,7 @@ async def test_an_owner_that_loses_its_shard_while_it_waits_for_the_file_appends
     world: EffectsWorld,
 ):
     with world.ledger.transaction() as transaction:
-        found_shards(transaction, 1)
+        create_shards(transaction, 1)
     with world.ledger.transaction() as transaction:
         fences = take_shards(transaction, "gateway", shards_of(transaction))
     held_shards = HeldShards(1)

@@ -20,7 +20,7 @@ from workers.gateway.process import serve_gateway
 def die_at_commit(arm: Path) -> None:
     """A notice is due in the same turn of the loop after a commit, so no answer was sent yet."""
 
-    def die(_: WorkNotices) -> None:
+    def die(self: WorkNotices) -> None:
         if arm.exists():
             arm.unlink()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -23,8 +23,8 @@ from workers.gateway.connection_limits import (
     FULL,
     SLOW_S_MAX,
     SlowClients,
-    bounded,
     connections_max,
+    limit_connections,
 )
 from workers.gateway.server import GatewayServer, server_config
 
@@ -247,7 +247,7 @@ def test_a_gateway_allows_itself_the_files_that_it_may_have(monkeypatch, soft, h
 
 
 def test_below_the_limit_the_servers_own_protocol_is_made():
-    make = bounded(lambda **options: options, 3)  # type: ignore[arg-type, return-value]
+    make = limit_connections(lambda **options: options, 3)  # type: ignore[arg-type, return-value]
     state = SimpleNamespace(connections=[1, 2])
     assert make(server_state=state, config=1) == {"server_state": state, "config": 1}
 

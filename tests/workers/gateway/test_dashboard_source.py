@@ -1,11 +1,13 @@
 """The dashboard's picture: every part from its own place, counted by what is new."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
 import pytest
+from anyio import to_thread
 from fakeredis import FakeAsyncRedis, FakeServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,8 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.shards import Position, shards_of, take_shards
 from kernel.ledger.sqlite.store import SqliteStore
-from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore, MemoryTables
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.priorities import PRIORITIES_OF
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest
@@ -25,13 +28,18 @@ from queues.errors import QueueError
 from queues.fleet.worker_heartbeats import Heartbeats, WorkerBeat
 from queues.queue.items import NewItem
 from tests.actors.harness import ScriptedStore
+from tests.bench.bench_dashboard import add_sessions
 from tests.kernel.binding_world import of_nobody
 from tests.kernel.build import FakeHost
+from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import SESSION, Door, claim, rows, running_door, source, understanding
 from workers.dashboard.snapshot import PARTS, Count, Death, SnapshotPart
 from workers.gateway import dashboard_source as snapshot_source
 from workers.gateway.dashboard_source import HASH_CHARS, TAIL_ROWS, LiveSource, Rate
 from workers.views import late_workers
+from workers.views.attention_facts import SELDOM_US
+from workers.views.readiness import Health
+from workers.views.records import count_requests
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +53,7 @@ ORIGINS = {
     **dict.fromkeys(REDIS_PARTS, "Redis"),
     "dropped": "gateway and workers",
     "deaths": "process tree",
+    "attention": "ledger, Redis and gateway",
     "checkpoint": "published log",
 }
 
@@ -167,7 +176,8 @@ async def test_processes_that_die_alike_are_shown_as_their_tree_tells_of_them(fi
     at = datetime(2026, 3, 14, 12, tzinfo=UTC)
     death = {"name": "worker-1", "times": 4, "reason": "exit code 1", "last_line": "MemoryError"}
     facts = {"died_alike": [death | {"at": at.isoformat()}]}
-    deaths = value_of((await LiveSource(filled.services, 4, lambda: facts).read()).deaths)
+    services = replace(filled.services, health=Health(tree=lambda: facts))
+    deaths = value_of((await LiveSource(services, 4).read()).deaths)
     assert deaths == (Death(**death, at=at),)
 
 
@@ -257,7 +267,23 @@ async def test_without_redis_its_parts_say_so_and_the_others_are_shown():
             assert getattr(snapshot, name).value is None
         for name in LEDGER_PARTS:
             assert getattr(snapshot, name).error is None, name
+        [item] = value_of(snapshot.attention)
+        assert (item.kind, item.subject.name) == ("dependency_away", "redis")
         server.connected = True
+
+
+async def test_a_redis_that_hangs_takes_no_other_part_with_it(filled: Door, monkeypatch):
+    async def hang(_: Heartbeats) -> None:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(Heartbeats, "look", hang)
+    monkeypatch.setattr(snapshot_source, "REDIS_S", 0.01)
+    snapshot = await LiveSource(filled.services, 4).read()
+    assert snapshot.queues.error == "TimeoutError"
+    assert value_of(snapshot.counters).operations > 0
+    assert "the gateway cannot use redis: TimeoutError" in {
+        item.sentence for item in value_of(snapshot.attention)
+    }
 
 
 async def test_without_the_ledger_its_parts_say_so_and_the_others_are_shown():
@@ -273,6 +299,25 @@ async def test_without_the_ledger_its_parts_say_so_and_the_others_are_shown():
             assert getattr(snapshot, name).error is None, name
         store.views_fail = False
         assert value_of((await live.read()).counters).operations == 1
+
+
+async def test_what_changes_seldom_is_read_again_seconds_after_something_was_written(door: Door):
+    live, now_us = LiveSource(door.services, 4), door.ledger.host.now_us()
+
+    async def kinds(after_us: int) -> set[str]:
+        with door.ledger.view() as view:
+            facts = door.services.attention.look(
+                view, view.head(), count_requests(view), now_us + after_us
+            )
+        return {group.error_signature for group in facts.seldom.dead}
+
+    assert [item.kind for item in value_of((await live.read()).attention)]
+    assert await kinds(0) == set()
+    [requested] = await enqueued(door, BINDINGS, binding("a"))
+    await given_up(door, BINDING_QUEUE, requested["request_id"], "model: away")
+    assert await kinds(SELDOM_US // 2) == set()
+    assert await kinds(2 * SELDOM_US) == {"model: away"}
+    assert "model: away" in (await door.http.get("/v1/attention")).text
 
 
 def test_a_rate_is_the_growth_between_two_looks():
@@ -362,3 +407,28 @@ async def test_a_picture_of_a_large_record_is_taken_in_pages(tmp_path, monkeypat
         snapshot = await LiveSource(door.services, 4).read()
         assert counted_by_difference(snapshot) == counted_by_scan(door)
     store.close()
+
+
+async def test_a_snapshot_reads_no_more_where_there_are_more_sessions(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+):
+    read_rows: list[int] = []
+    scan = MemoryTables.scan
+
+    def counting(tables: MemoryTables, query: TableQuery) -> list[Any]:
+        rows = scan(tables, query)
+        read_rows.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(MemoryTables, "scan", counting)
+    source, counts, of_sessions = LiveSource(door.services, 4), [], []
+    for first, count in ((0, 60), (60, 1500)):
+        await to_thread.run_sync(add_sessions, door.ledger, first, count)
+        await source.read()
+        read_rows.clear()
+        snapshot = await source.read()
+        counts.append(sum(read_rows))
+        of_sessions.append((value_of(snapshot.sessions).total, value_of(snapshot.counters)))
+    assert counts[0] == counts[1]
+    assert [total for total, _ in of_sessions] == [60, 1560]
+    assert [counters.eliminations for _, counters in of_sessions] == [180, 4680]

@@ -9,7 +9,7 @@ import anyio.to_thread
 import pytest
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import found_shards
+from kernel.ledger.shards import create_shards
 from kernel.values.errors import LedgerUnavailable
 from tests.kernel.build import create
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact
@@ -17,7 +17,8 @@ from tests.ports import free_port
 from tests.workers.api.door import ONTOLOGY, SESSION
 from tests.workers.gateway.served import served_gateway
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, open_store, verify_file
+from workers.environment.ledger_access import ledger_place, open_store
+from workers.environment.ledger_verification import verify_file
 from workers.environment.listening import listen
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
@@ -132,5 +133,5 @@ def found_with_eight_shards(settings: Settings) -> None:
     DataFolder(settings.data_dir).make()
     ledger = Ledger.create(open_store(ledger_place(settings)), system_host())
     with ledger.transaction() as transaction:
-        found_shards(transaction, 8)
+        create_shards(transaction, 8)
     ledger.close()

@@ -11,7 +11,7 @@ from fakeredis import FakeAsyncRedis
 
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.shards import found_mail_key
+from kernel.ledger.shards import create_ledger_id
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.records.head_acceptance import standing_findings
 from tests.kernel.build import FakeHost, create, submit
@@ -35,7 +35,7 @@ def answered_and_put_back(folder: Path, keeper: HeadKeeper) -> list[str]:
     path = folder / "ledger.db"
     ledger = opened(folder)
     with ledger.transaction() as transaction:
-        found_mail_key(transaction)
+        create_ledger_id(transaction)
     assert not keeper.settle(ledger)
     submit(ledger, create("kept", "Note"))
     ledger.close()
@@ -75,7 +75,7 @@ def test_a_folder_with_another_ledger_has_no_hint(tmp_path: Path):
     ledger = opened(tmp_path)
     ledger.host.random_bytes(1)
     with ledger.transaction() as transaction:
-        found_mail_key(transaction)
+        create_ledger_id(transaction)
     assert not keeper_of(tmp_path).settle(ledger)
     ledger.close()
 
@@ -103,7 +103,7 @@ def test_a_halted_gateway_keeps_what_it_knew_for_whatever_is_put_in_the_place_of
     """Twice it is led to a ledger that lacks answers, and then to the right one."""
     keeper, ledger = keeper_of(tmp_path), opened(tmp_path)
     with ledger.transaction() as transaction:
-        found_mail_key(transaction)
+        create_ledger_id(transaction)
     ledger.close()
     lacking = [tmp_path / "lacking-1", tmp_path / "lacking-2"]
     for folder in lacking:

@@ -18,7 +18,7 @@ from tests.workers.api.asking import binding
 from tests.workers.api.door import rows
 from tests.workers.gateway.served import until_it_answers
 from workers.client import Job, NewRequest, Rotulus
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 from workers.environment.system_host import system_host
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

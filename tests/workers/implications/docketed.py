@@ -101,7 +101,7 @@ def fire(ledger: Ledger, position: int, kind: BindingTargetKind) -> str:
 
 def imply(ledger: Ledger, detector: ImplicationDetector) -> list[RecordedRun]:
     """Let a detector read up to the head, and record its runs."""
-    runs = []
+    runs: list[RecordedRun] = []
     while True:
         with ledger.view() as view:
             last = run_of(view, detector.name)

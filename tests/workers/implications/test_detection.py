@@ -32,7 +32,7 @@ from tests.kernel.quarantining import quarantined
 from tests.workers.implications.detectors import ENDLESS, TAGGING, Failing, Repeating, SlowToLoad
 from tests.workers.implications.docketed import imply
 from tests.workers.implications.running import Clock, running_detection, until_quiet
-from workers.environment.ledger_access import founded_ledger
+from workers.environment.ledger_access import open_or_create_ledger
 from workers.environment.system_host import system_host
 from workers.implications.detecting_process import DetectingProcess
 from workers.implications.detection import ATTEMPTS_MAX
@@ -53,7 +53,7 @@ def sqlite(tmp_path):
 
 
 def founded(place) -> Ledger:
-    return founded_ledger(place, system_host())
+    return open_or_create_ledger(place, system_host())
 
 
 def detect(ledger, place, *detectors):

@@ -37,7 +37,7 @@ def test_yes_and_no_are_texts():
 
 def test_an_itbench_row_is_what_it_removes():
     kit = bundled_kit("itb_min_4")
-    assert kit.removed("check_replication_lag", "high") == (
+    assert kit.removed_hypotheses("check_replication_lag", "high") == (
         "db_connection_exhaustion",
         "bad_deploy",
     )
@@ -47,7 +47,7 @@ def test_an_itbench_row_is_what_it_removes():
 def test_no_and_yes_are_each_others_complement_in_the_bundled_questions(name):
     kit = bundled_kit(name)
     for probe_id in kit.probe_ids():
-        yes, no = (set(kit.removed(probe_id, outcome)) for outcome in ("yes", "no"))
+        yes, no = (set(kit.removed_hypotheses(probe_id, outcome)) for outcome in ("yes", "no"))
         assert yes | no == set(kit.hypothesis_ids())
         assert not yes & no
 

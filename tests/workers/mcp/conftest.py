@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from mcp import ClientSession
 from mcp.shared.memory import create_connected_server_and_client_session
+from mcp.types import CallToolResult, TextContent
 
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
@@ -42,6 +43,12 @@ def run_once(ledger: Ledger) -> None:
     recorder.complete_run("run-1")
 
 
+def _json(result: CallToolResult) -> Any:
+    [content] = result.content
+    assert isinstance(content, TextContent)
+    return json.loads(content.text)
+
+
 @dataclass
 class Asker:
     """A client that reads the answers of tools."""
@@ -52,15 +59,13 @@ class Asker:
         """Return the answer of a tool, which must not be an error."""
         result = await self.session.call_tool(tool, arguments)
         assert not result.isError, result.content
-        [content] = result.content
-        return json.loads(content.text)
+        return _json(result)
 
     async def refused(self, tool: str, /, **arguments: Any) -> Any:
         """Return the error of a tool, which must not answer."""
         result = await self.session.call_tool(tool, arguments)
         assert result.isError, result.content
-        [content] = result.content
-        return json.loads(content.text)["error"]
+        return _json(result)["error"]
 
     async def values(self, sql: str) -> list[Any]:
         """Return the first column of a query."""

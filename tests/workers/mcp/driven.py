@@ -54,6 +54,7 @@ async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
     [request_id] = await ask.values(REQUEST)
     await call("get_request", request_id=request_id)
     await call("list_dead_letters", queue="binding-evaluation")
+    await call("list_failures", queue="binding-evaluation")
     operations = (await call("find_operations", limit=50))["operations"]
     operation_id = operations[-1]["operation_id"]
     for tool in ("get_ancestors", "preview_rollback", "get_operation"):

@@ -62,9 +62,9 @@ async def test_a_token_is_explained_whole_or_in_part(ask: Asker):
         "SELECT token_id FROM landscape_token_outcomes WHERE outcome = 'forked'"
     )
     whole = await ask("explain_token", token_id=token)
-    [lineage] = whole["lineages"]
+    [lineage] = whole["lineage"]["lineages"]
     assert lineage["outcome"]["outcome"] == "forked"
-    part = await ask("explain_token", token_id=token, part="lineages.0.outcome")
+    part = await ask("explain_token", token_id=token, part="lineage.lineages.0.outcome")
     assert part["part"] == lineage["outcome"]
 
 

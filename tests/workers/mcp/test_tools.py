@@ -24,7 +24,7 @@ from tests.workers.mcp.conftest import Asker, asking, run_once
 from tests.workers.mcp.driven import RUN_OF_POSTGRES, drive
 from workers.client.log_proofs import LogProofs, TreeHead
 from workers.environment.system_host import system_host
-from workers.mcp.answers import ANSWER_BYTES_MAX, fitted, page, part_of, shortened
+from workers.mcp.answers import ANSWER_BYTES_MAX, fit_answer, page, part_of, shorten
 from workers.mcp.server import call
 from workers.mcp.tool import ToolContext, ToolRefused
 from workers.mcp.tools import TOOLS
@@ -39,7 +39,7 @@ async def test_every_tool_that_reads_is_listed_described_and_answers(ask: Asker)
     assert {tool.name for tool in listed} == READING
     assert all(tool.description and tool.annotations.readOnlyHint for tool in listed)
     # As it is sent, every tool has to fit a model's reading.
-    assert sum(len(tool.model_dump_json(exclude_none=True)) for tool in listed) < 40_000
+    assert sum(len(tool.model_dump_json(exclude_none=True)) for tool in listed) < 41_600
     answers = await drive(ask.session)
     assert answers.keys() == READING
     assert all(isinstance(answer["summary"], str) for answer in answers.values())
@@ -300,8 +300,8 @@ async def test_what_writes_is_neither_listed_nor_carried_out_by_default(tmp_path
 async def test_the_gateway_is_asked_for_what_only_it_knows(tmp_path):
     async with beside_a_gateway(tmp_path, allow_writes=False) as (_, ask):
         diagnosis = await ask("diagnose")
-        assert [line for line in diagnosis["attention"] if "no worker serves" in line]
-        assert set((await ask("get_queues"))["depths"]) >= {"binding-evaluation"}
+        assert [item for item in diagnosis["attention"] if item["kind"] == "workers_missing"]
+        assert set((await ask("get_queues"))["queues"]) >= {"binding-evaluation"}
 
 
 async def test_a_request_of_any_queue_is_shown_and_why_it_waits(ask: Asker, tmp_path):
@@ -322,9 +322,10 @@ async def test_a_halt_on_the_record_is_named_without_a_gateway(ask: Asker):
     diagnosis = await ask("diagnose")
     assert diagnosis["gateway"]["error"]["code"] == "gateway_unreachable"
     halts = diagnosis["record"]["halts"]
-    named = [line for line in diagnosis["attention"] if "is halted" in line]
+    named = [item for item in diagnosis["attention"] if item["kind"] == "implications_halted"]
     assert len(named) == len(halts) > 0
-    assert named[0].endswith(halts[0]["halt_id"])
+    command = f"rotulus implications resume {halts[0]['halt_id']}"
+    assert named[0]["action"]["command"] == command
 
 
 @pytest.mark.spec("§17.5")
@@ -342,7 +343,7 @@ async def test_a_quarantined_range_is_named_read_with_its_mark_and_not_computed_
         diagnosis = await ask("diagnose")
         [quarantine] = diagnosis["record"]["quarantines"]
         assert quarantine["ranges"] == [{"first_sequence": "2", "last_sequence": "2"}]
-        assert [line for line in diagnosis["attention"] if "row 2 of the log" in line]
+        assert [item for item in diagnosis["attention"] if "row 2 of the log" in item["sentence"]]
         listed = (await ask("find_operations"))["operations"]
         assert [entry.get("quarantined") for entry in listed] == [None, True, None]
         recent = await ask("get_recent_activity", minutes=5)
@@ -376,14 +377,14 @@ async def test_a_snapshot_is_what_the_gateway_answers(tmp_path):
 
 def test_an_answer_is_never_longer_than_it_may_be():
     long = {"summary": "s", "text": "x" * 1_000_000, "list": [{"y": "z" * 900}] * 5000}
-    cut = fitted(long)
+    cut = fit_answer(long)
     assert len(cut) <= ANSWER_BYTES_MAX
     assert json.loads(cut)["is_shortened"]
     assert "(+" in json.loads(cut)["text"]
     for kept in ({"is_exact": True}, {}):
         document = long if kept else long | {"next": None}
         with pytest.raises(ToolRefused) as refused:
-            fitted(document, **kept)
+            fit_answer(document, **kept)
         assert refused.value.code == "answer_too_large"
 
 
@@ -393,7 +394,7 @@ def test_a_page_that_is_cut_goes_on_behind_its_last_row():
     last = shown["rows"][-1]["id"]
     assert 0 < len(shown["rows"]) < 200
     assert shown["next"] == {"after": str(last)}
-    assert len(fitted(shown)) <= ANSWER_BYTES_MAX
+    assert len(fit_answer(shown)) <= ANSWER_BYTES_MAX
 
 
 def test_a_part_is_shown_whole_and_a_long_text_in_pieces():
@@ -412,7 +413,7 @@ def test_a_part_is_shown_whole_and_a_long_text_in_pieces():
     )
 )
 def test_what_is_short_is_left_as_it_is(value):
-    assert shortened(value, 10_000, 10_000) == value
+    assert shorten(value, 10_000, 10_000) == value
 
 
 @pytest.mark.spec("§18.3", "INV-A-COST-1")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from workers.pipelines import CsvSink, JsonLinesSink
 from workers.pipelines.engine.sinks import SinkItem
 from workers.pipelines.file_sinks import SinkFileError
@@ -64,7 +64,7 @@ def test_a_line_is_json_that_any_reader_reads_as_the_row(tmp_path):
 def test_the_form_of_the_record_is_a_choice_by_name(tmp_path):
     path = tmp_path / "out"
     JsonLinesSink(path, form="canonical").write([SinkItem("t", ROW)], 0)
-    assert restored(path.read_bytes().rstrip(b"\n")) == ROW
+    assert restore_value(path.read_bytes().rstrip(b"\n")) == ROW
 
 
 @pytest.mark.spec("003 Sinks: what a format's readers expect")

@@ -81,10 +81,10 @@ def test_a_source_is_declared_like_any_other_and_states_its_path(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "copying.py").write_text(
-        "from workers.pipelines import JsonLinesSink, JsonLinesSource, Pipeline\n"
+        "from rotulus.pipelines import JsonLinesSink, JsonLinesSource, Pipeline\n"
         'pipeline = Pipeline("copying")\n'
         'pipeline.source(JsonLinesSource("in.jsonl"), name="lines")\n'
         'pipeline.sink(JsonLinesSink("out.jsonl"), name="copy")\n'
     )
     graph = load_pipeline("copying:pipeline").graph
-    assert graph.source.stated()["path"] == "in.jsonl"
+    assert graph.source.configuration()["path"] == "in.jsonl"

@@ -51,7 +51,7 @@ def test_an_author_holds_a_store_against_what_every_store_promises(installed, tm
     path = os.pathsep.join([str(installed), *sys.path])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs"]
     ended = subprocess.run(
-        [*command, "workers.plugins.elimination_store_conformance"],
+        [*command, "rotulus.elimination_store_conformance"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path, "ROTULUS_ELIMINATION_STORE": name},
         capture_output=True,

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,14 @@ def of_thread(job: JobContext[Any], image: str, album: str) -> dict[str, str]:
     return {"by": threading.current_thread().name, "id": job.request_id, "in": f"{album}/{image}"}
 
 
+@app.job("digits", run_in="process", limit_s=30)
+def digits_of(text: str, seconds: float = 0) -> dict[str, Any]:
+    if not text:
+        raise ValueError("no text")
+    time.sleep(seconds)
+    return {"pid": os.getpid(), "digits": sum(each.isdigit() for each in text)}
+
+
 def context_of(content: BaseModel) -> JobContext[Any]:
     async def nothing(*_: Any) -> Any:
         return None
@@ -55,7 +64,7 @@ def context_of(content: BaseModel) -> JobContext[Any]:
     return JobContext("r-1", content, 1, anyio.current_time() + 9, nullcontext, nothing, nothing)  # type: ignore[arg-type]
 
 
-async def handled(job: AppJob[..., Any], **arguments: Any) -> Any:
+async def handled(job: AppJob[..., Any, Any], **arguments: Any) -> Any:
     """What the queue's handler returns for a content that a gateway took."""
     return await job.plugin.handler(context_of(job.plugin.content.model_validate(arguments)))
 
@@ -86,6 +95,33 @@ async def test_a_plain_function_is_called_on_a_thread_and_may_have_the_job_first
 
 async def test_a_result_that_is_no_mapping_is_put_into_one():
     assert await handled(add, left=2) == {"result": 4}
+
+
+@pytest.mark.may_block
+async def test_a_plain_function_may_be_called_in_a_process_which_ends_at_the_deadline():
+    result = await handled(digits_of, text="a1b2")
+    assert result["digits"] == 2
+    assert result["pid"] != os.getpid()
+    with pytest.raises(ValueError, match="no text"):
+        await handled(digits_of, text="")
+    with anyio.move_on_after(0.2) as scope:
+        await handled(digits_of, text="1", seconds=60)
+    assert scope.cancelled_caught
+    again = await handled(digits_of, text="1")
+    assert again["pid"] != result["pid"], "the process that computed in vain was ended"
+
+
+def test_what_cannot_cross_to_a_process_is_refused():
+    async def coroutine(name: str) -> None: ...
+
+    def nested(name: str) -> None: ...
+
+    with pytest.raises(TypeError, match="event loop"):
+        App().job(run_in="process")(coroutine)
+    with pytest.raises(TypeError, match="no function of a module"):
+        App().job(run_in="process")(nested)
+    with pytest.raises(TypeError, match="context"):
+        App().job(context=True, run_in="process")(digits_of.function)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -139,7 +175,7 @@ async def test_arguments_are_looked_at_before_anything_is_asked(monkeypatch):
 def test_what_no_queue_may_be_is_refused_where_it_is_declared(options, problem):
     with pytest.raises(ValueError, match=problem):
         app.job(**options)(lambda: None)
-    assert len(app.plugins) == 3
+    assert len(app.plugins) == 4
 
 
 def test_a_parameter_without_a_type_is_refused():
@@ -150,7 +186,7 @@ def test_a_parameter_without_a_type_is_refused():
 
 
 PROGRAM = """
-from workers.plugins import App
+from rotulus import App
 
 app = App()
 

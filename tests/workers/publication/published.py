@@ -4,6 +4,7 @@ import shutil
 
 import httpx
 
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.witness_policy import WitnessPolicy
@@ -12,7 +13,7 @@ from tests.contract.test_log_tree import add_rows
 from tests.kernel.build import ledger_on, submit
 from tests.kernel.test_key_handover import stated
 from tests.signed_log import witness_key
-from workers.environment.checkpoint_key import create_key, held_key
+from workers.environment.checkpoint_key import create_key, hold_key
 from workers.environment.settings import Settings
 from workers.publication.log_publication import LogPublisher
 from workers.publication.log_publishing import LogPublishing
@@ -29,12 +30,14 @@ WITNESS_URL = "http://witness.test"
 class LogWorld:
     """The files of a log below one folder; `copied` is the same as the files are now."""
 
+    ledger: Ledger
+    vkeys: list[str]
+
     def __init__(self, folder):
         self.folder = folder
         self.key, self.public = folder / "log.key", folder / "public"
         self.cosigned = folder / "cosigned"
         self.database = folder / "ledger.db"
-        self.ledger = None
 
     @classmethod
     def made(cls, folder):
@@ -65,7 +68,7 @@ class LogWorld:
         """Hand the log over to new keys, on the log; from then on they publish it."""
         old, self.key = self.key, self.folder / name
         create_key(self.key, ORIGIN)
-        with held_key(old) as held, held_key(self.key) as successor:
+        with hold_key(old) as held, hold_key(self.key) as successor:
             handover = held.hand_over(successor)
         self.record(handover.document)
         return handover

@@ -6,8 +6,8 @@ import pytest
 
 from kernel.proof.tiles import TILE_WIDTH
 from tests.workers.publication.published import WITNESS
-from workers.environment.checkpoint_folder import nodes_in, published_tile
-from workers.environment.checkpoint_key import CheckpointDiverged, held_key, signed_path
+from workers.environment.checkpoint_folder import nodes_in, read_tile
+from workers.environment.checkpoint_key import CheckpointDiverged, hold_key, signed_path
 from workers.publication.log_publication import PublicationFolderUnusable
 from workers.publication.witnessing import WitnessReply
 from workers.views.checkpoints import checkpoint_status
@@ -115,8 +115,8 @@ async def test_everything_that_was_put_back_is_known_to_the_witness(world):
     restarted = world.publisher(world.witnesses())
     with pytest.raises(CheckpointDiverged, match="has seen another log"):
         await restarted.publish()
-    with held_key(world.key) as held:
-        assert held.last_signed().size == 0, "nothing was signed"
+    with hold_key(world.key) as held:
+        assert held.newest_checkpoint().size == 0, "nothing was signed"
     assert not world.public.exists()
 
 
@@ -169,10 +169,10 @@ async def test_an_open_tile_goes_when_the_full_one_is_there(world):
     world.grow(TILE_WIDTH)
     await world.publisher().publish()
     assert not (world.public / "tile/0/000.p").exists()
-    first_rows = published_tile(world.public, 0, 0, 3)
+    first_rows = read_tile(world.public, 0, 0, 3)
     assert len(first_rows) == 3 * 32
     assert nodes_in(world.public, 3)(0, 2) == first_rows[64:]
-    assert published_tile(world.public, 0, 1, 4) is None
+    assert read_tile(world.public, 0, 1, 4) is None
 
 
 async def test_a_folder_that_cannot_be_written_is_said(world, clock):
@@ -189,7 +189,7 @@ async def test_a_folder_that_cannot_be_written_is_said(world, clock):
 
 async def test_who_comes_second_leaves_it_to_the_first(world):
     publishing = world.publishing()
-    with held_key(world.key):
+    with hold_key(world.key):
         assert not await publishing.publish_due()
     assert publishing.problem is None
 

@@ -16,7 +16,7 @@ from workers.publication.time_stamps import (
     TimeStampUnavailable,
     roots_of,
     time_stamp,
-    verified_stamp,
+    verify_time_stamp,
 )
 
 TEXT = SignedLog(9).signed(9).note.text.encode()
@@ -43,7 +43,7 @@ def stamp(authority):
 
 def test_a_stamp_says_when_the_checkpoint_was_there(authority, stamp):
     roots = roots_of(authority.pem)
-    again = verified_stamp(stamp.content, TEXT, roots)
+    again = verify_time_stamp(stamp.content, TEXT, roots)
     assert again.stamped_at == stamp.stamped_at
     assert stamp.stamped_at.tzinfo is not None
     assert authority.verifies(stamp.content, TEXT), "openssl reads it too"
@@ -53,11 +53,11 @@ def test_a_stamp_says_when_the_checkpoint_was_there(authority, stamp):
 def test_a_stamp_is_one_of_its_text_and_of_its_authority(authority, stranger, stamp):
     for text, pem in ((TEXT + b"x", authority.pem), (TEXT, stranger.pem)):
         with pytest.raises(TimeStampInvalid):
-            verified_stamp(stamp.content, text, roots_of(pem))
+            verify_time_stamp(stamp.content, text, roots_of(pem))
     with pytest.raises(TimeStampInvalid):
         roots_of(b"no certificates")
     with pytest.raises(TimeStampInvalid):
-        verified_stamp(stamp.content, TEXT, [])
+        verify_time_stamp(stamp.content, TEXT, [])
 
 
 @settings(max_examples=200)
@@ -67,7 +67,7 @@ def test_a_stamp_of_which_anything_was_changed_is_none(authority, stamp, data):
     index = data.draw(st.integers(0, len(content) - 1))
     content[index] ^= data.draw(st.integers(1, 255))
     try:
-        changed = verified_stamp(bytes(content), TEXT, roots_of(authority.pem))
+        changed = verify_time_stamp(bytes(content), TEXT, roots_of(authority.pem))
     except TimeStampInvalid:
         return
     # What nobody signs may read otherwise: it says the same of the text.
@@ -77,12 +77,12 @@ def test_a_stamp_of_which_anything_was_changed_is_none(authority, stamp, data):
 @given(st.binary(max_size=200))
 def test_what_a_stranger_sends_is_no_stamp(authority, content):
     with pytest.raises(TimeStampInvalid):
-        verified_stamp(content, TEXT, roots_of(authority.pem))
+        verify_time_stamp(content, TEXT, roots_of(authority.pem))
 
 
 def test_a_stamp_is_not_longer_than_it_may_be(authority):
     with pytest.raises(TimeStampInvalid):
-        verified_stamp(bytes(STAMP_BYTES_MAX + 1), TEXT, roots_of(authority.pem))
+        verify_time_stamp(bytes(STAMP_BYTES_MAX + 1), TEXT, roots_of(authority.pem))
 
 
 @pytest.mark.anyio

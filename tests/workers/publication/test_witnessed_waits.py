@@ -62,7 +62,7 @@ class Published:
             tasks.cancel_scope.cancel()
 
     async def wait(self, size, within_s):
-        self.answers.append(await self.publishing.witnessed(size, within_s))
+        self.answers.append(await self.publishing.wait_for_witnesses(size, within_s))
 
 
 @pytest.fixture
@@ -75,16 +75,16 @@ async def published(world, monkeypatch, anyio_backend):
 async def test_a_row_is_waited_for_until_the_quorum_has_cosigned(published, world):
     published.witnesses.is_away = False
     async with published.running(), fail_after(20):
-        first = await published.publishing.witnessed(3, 20)
+        first = await published.publishing.wait_for_witnesses(3, 20)
         world.grow(2)
-        later = await published.publishing.witnessed(5, 20)
+        later = await published.publishing.wait_for_witnesses(5, 20)
     assert (first.size, first.reason_code, first.message) == (3, None, "witnessed 1 of 1")
     assert later.size == 5, "long before the log would have been published by time"
     note = SignedCheckpoint.of_bytes(later.note)
     assert note.holding([WITNESS.verifier]) == {WITNESS.verifier: 7}
     assert note.note == world.published().note
     times = published.witnesses.asked
-    assert await published.publishing.witnessed(4, 20) == later
+    assert await published.publishing.wait_for_witnesses(4, 20) == later
     assert published.witnesses.asked == times, "what is known is answered without a witness"
 
 
@@ -92,7 +92,7 @@ async def test_where_no_witness_comes_in_time_the_reason_is_answered(published, 
     answer = Durability()
     async with published.running(), fail_after(20):
         while "unwitnessed" not in answer.message:
-            answer = await published.publishing.witnessed(3, 0.05)
+            answer = await published.publishing.wait_for_witnesses(3, 0.05)
     assert (answer.note, answer.size, answer.reason_code) == (None, 0, "witnesses_not_in_time")
     assert answer.message == "the newest checkpoint is consistent but unwitnessed (0 of 1)"
     assert world.published().stated.size == 3, "it is published all the same"
@@ -113,7 +113,7 @@ async def test_what_is_not_published_is_not_waited_for(published, world):
     world.public.write_text("a file is in the way")
     async with published.running(), fail_after(20):
         for _ in range(2):
-            answer = await published.publishing.witnessed(3, 20)
+            answer = await published.publishing.wait_for_witnesses(3, 20)
             assert (answer.note, answer.reason_code) == (None, "output_unusable")
         assert str(world.public) in answer.message
 
@@ -126,7 +126,7 @@ async def test_without_a_key_or_a_witness_to_be_asked_nothing_is_waited_for(worl
         LogPublishing(world.ledger, world.public, policy=unasked, publisher=world.publisher()),
     ):
         with anyio.fail_after(5):
-            answer = await publishing.witnessed(3, 20)
+            answer = await publishing.wait_for_witnesses(3, 20)
         assert (answer.note, answer.reason_code) == (None, "witnesses_not_set")
 
 
@@ -137,7 +137,7 @@ async def test_a_process_that_ends_ends_every_wait(published):
             while not published.publishing.wanted:
                 await anyio.sleep(0.005)
             published.publishing.stop()
-    published.answers.append(await published.publishing.witnessed(3, 30))
+    published.answers.append(await published.publishing.wait_for_witnesses(3, 30))
     assert [answer.reason_code for answer in published.answers] == ["gateway_stopping"] * 2
 
 
@@ -158,7 +158,7 @@ async def test_so_many_wait_and_no_more(monkeypatch):
         assert waits.wanted == 9
         answer = await waits.wait(1, 30)
         assert (answer.note, answer.reason_code) == (None, "waits_full")
-        waits.failed("signing_key_unavailable", "away")
+        waits.fail("signing_key_unavailable", "away")
     assert waits.wanted == 0
 
 

@@ -91,7 +91,7 @@ async def asked(answer):
 
 
 def line_of(key, log=LOG):
-    return log.signed(9).signed_by(key, 7).note.signatures[-1].line
+    return log.signed(9).sign(key, 7).note.signatures[-1].line
 
 
 async def test_only_what_a_known_key_has_signed_counts():

@@ -14,13 +14,11 @@ from tests.kernel.build import FakeHost
 from tests.ledgers.make import write
 from tests.workers.api.door import Door, running_door
 from tests.workers.cli.command import commands, rotulus
-from workers.api.routes.questions import router
 from workers.cli.main import COMMANDS
 from workers.cli.question_commands import plain
 from workers.environment.ledger_access import open_record
 from workers.mcp.server import call
 from workers.mcp.tool import ToolContext
-from workers.mcp.tools import NO_TOOLS, TOOLS
 from workers.questions.catalogue import QUESTIONS
 from workers.questions.question import Question
 
@@ -147,13 +145,6 @@ async def test_no_door_takes_a_field_that_a_question_has_not(folder, door):
     assert rotulus("show", "log", "--lmit", "1").exit_code == 2
     twice = await door.http.get(f"/v1/nodes/cu-a?node_id={NOBODY}")
     assert twice.status_code == 422
-
-
-def test_a_question_without_a_route_or_a_tool_has_one_of_them():
-    routed = {route.name for route in router.routes}
-    assert set(QUESTIONS) - routed <= set(TOOLS)
-    assert set(QUESTIONS) - set(TOOLS) >= NO_TOOLS
-    assert all(question.action and question.description() for question in QUESTIONS.values())
 
 
 def test_the_options_of_a_command_are_the_fields_of_its_question():

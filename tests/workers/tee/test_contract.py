@@ -76,8 +76,8 @@ def test_the_types_have_the_numbers_of_the_contract():
 @pytest.mark.slow
 def test_the_generated_code_is_what_the_file_generates(tmp_path):
     outputs = [f"--{kind}_out={tmp_path}" for kind in ("python", "pyi")]
-    command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", *outputs, "workers/tee/tee.proto"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    protoc = [sys.executable, "-m", "grpc_tools.protoc", "-Irotulus=."]
+    subprocess.run([*protoc, *outputs, "rotulus/workers/tee/tee.proto"], cwd=ROOT, check=True)
     for name in GENERATED:
-        generated = (tmp_path / "workers" / "tee" / name).read_text()
+        generated = (tmp_path / "rotulus" / "workers" / "tee" / name).read_text()
         assert generated == (ROOT / "workers" / "tee" / name).read_text(), "make proto"

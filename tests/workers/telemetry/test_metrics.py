@@ -167,7 +167,7 @@ async def test_what_is_away_is_told_and_the_rest_as_before(
 
     settings = Settings(data_dir=tmp_path / "data", port=free_port())
     async with served_gateway(settings, valkey_url) as client:
-        monkeypatch.setattr(CapacityLeases, "held", refused)
+        monkeypatch.setattr(CapacityLeases, "active_leases", refused)
         scraped = await scrape(client)
     assert scraped.value("rotulus_dependency_up", dependency="redis") == 0
     assert scraped.value("rotulus_dependency_up", dependency="ledger") == 1

@@ -31,7 +31,7 @@ from workers.telemetry.trace_context import (
     TRACED_CAUSES_MAX,
     read_traceparent,
     root_of,
-    sent_as,
+    sending_contexts,
     traceparents_of,
 )
 
@@ -341,7 +341,7 @@ def test_what_is_no_sampled_traceparent_is_no_trace(unusable):
 
 def test_an_item_is_of_few_traces_whatever_the_number_of_its_causes():
     many = [root_of(str(number)).traceparent for number in range(100)]
-    assert len(sent_as(item(*many))) == TRACED_CAUSES_MAX
+    assert len(sending_contexts(item(*many))) == TRACED_CAUSES_MAX
     [[*traced], none] = traceparents_of([item(*many), item("")])
     assert (len(traced), none) == (TRACED_CAUSES_MAX, [])
     assert all(read_traceparent(traceparent) is not None for traceparent in traced)

@@ -11,7 +11,7 @@ from kernel.audit.proofs import thought as prove_thought
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
 from kernel.ledger.store.tables import TableQuery
-from kernel.ledger.thought_segment import packed_thoughts, unpacked_thoughts
+from kernel.ledger.thought_segment import pack_thoughts, unpack_thoughts
 from kernel.retention import thought_contents
 from kernel.retention.archival import Retention
 from kernel.retention.thought_records import cold_status
@@ -247,9 +247,9 @@ def written(door: Door):
 
 def test_of_the_same_thoughts_the_same_file_is_made():
     record = json.dumps({"thought_id": "a", "text": '"}\\n{"record":{}}'}).encode()
-    file = packed_thoughts("s\u00e9", 3, [(7, record)])
-    assert packed_thoughts("s\u00e9", 3, [(7, record)]) == file
-    held = unpacked_thoughts(file)
+    file = pack_thoughts("s\u00e9", 3, [(7, record)])
+    assert pack_thoughts("s\u00e9", 3, [(7, record)]) == file
+    held = unpack_thoughts(file)
     assert (held.session_id, held.first_sequence, held.thoughts) == ("s\u00e9", 3, ((7, record),))
 
 
@@ -272,7 +272,7 @@ def test_a_strangers_file_is_thoughts_or_refused(head, lines, behind):
     file = gzip.compress(b"\n".join([json.dumps(head).encode(), *lines])) + behind
     for content in (file, file[:-2], b"\n".join(lines)):
         try:
-            held = unpacked_thoughts(content)
+            held = unpack_thoughts(content)
         except LedgerCorrupt:
             continue
-        assert packed_thoughts(held.session_id, held.first_sequence, held.thoughts)
+        assert pack_thoughts(held.session_id, held.first_sequence, held.thoughts)

@@ -7,10 +7,10 @@ import pytest
 from kernel.audit.proofs import thought as prove_thought
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
-from kernel.ledger.archived_content import packed_content, unpacked_content
+from kernel.ledger.archived_content import pack_content, unpack_content
 from kernel.ledger.store.tables import TableQuery
 from kernel.retention.archival import Retention
-from kernel.retention.thought_contents import rounds_archived
+from kernel.retention.thought_contents import count_archived_rounds
 from kernel.verify import verify
 from kernel.verify.archive import verify_archive
 from tests.kernel.archives import memory_archive
@@ -105,7 +105,7 @@ async def test_contents_move_once_so_many_rounds_are_sealed_and_everything_is_sa
         assert "what 2 thoughts in the archive say" in verification.not_checked[-1]
         read = verify_archive(view, lambda _: None)
         assert (read.contents, read.files_of_no_segment, read.findings) == (2, 0, ())
-        assert rounds_archived(view) == 1
+        assert count_archived_rounds(view) == 1
     assert (await archived(old, 0)).contents_moved == 8
     assert findings(old) == []
     [receipt, *_] = receipts_of_kind(old.ledger, "thought_contents_archived")
@@ -259,6 +259,6 @@ async def test_what_an_envelope_commits_to_as_well_stays(old):
 
 
 def test_of_the_same_content_the_same_file_is_made():
-    file = packed_content("c" * 64, bytes(32), 'a "plan"\n\U0001f600')
-    assert packed_content("c" * 64, bytes(32), 'a "plan"\n\U0001f600') == file
-    assert unpacked_content(file) == (bytes(32), 'a "plan"\n\U0001f600'.encode())
+    file = pack_content("c" * 64, bytes(32), 'a "plan"\n\U0001f600')
+    assert pack_content("c" * 64, bytes(32), 'a "plan"\n\U0001f600') == file
+    assert unpack_content(file) == (bytes(32), 'a "plan"\n\U0001f600'.encode())

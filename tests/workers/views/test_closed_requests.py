@@ -1,21 +1,14 @@
 """How requests ended by queue adds up with what is recorded and open, and is read once."""
 
-import pytest
-
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import close
 from kernel.work.requests import WorkRequest, enqueue
-from tests.kernel.build import create, drain, memory_ledger, submit
+from tests.kernel.build import create, drain, submit
 from workers.views import closed_requests as module
 from workers.views.closed_requests import RequestTally
 from workers.views.records import count_requests
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return memory_ledger()
 
 
 def asked(ledger: Ledger, number: int, state: str | None) -> None:

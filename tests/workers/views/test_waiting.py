@@ -4,6 +4,7 @@ import pytest
 
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.pauses import Pause
+from queues.queue.claim_tokens import token_of
 from queues.queue.items import ItemPlace
 from workers.views.waiting import CapacityHolder, RecordedHold, Surroundings, why_waiting
 
@@ -23,6 +24,7 @@ def around(item: ItemPlace | None, workers: int = 1, **changes) -> Surroundings:
 
 HOLDERS = [CapacityHolder(f"w-{number}", 1000 * number) for number in range(5)]
 
+FIRST_UNTIL = "for the first time, until 00:01:05 UTC"
 AWAY = "its session's gateway{} is away"
 
 UNTIL = [f"w-{number} until 00:00:0{number} UTC" for number in range(3)]
@@ -47,6 +49,13 @@ UNTIL = [f"w-{number} until 00:00:0{number} UTC" for number in range(3)]
             FREE,
             around(place("in_flight", state_ends_at_ms=5000, attempts=2)),
             "a worker has it in hand, for the second time, until 00:00:05 UTC",
+        ),
+        (
+            RecordedHold(BINDING_QUEUE, "background", None, (PAUSED,)),
+            around(
+                place("in_flight", state_ends_at_ms=65_000, token=token_of("worker-1", 5000, 7))
+            ),
+            f"worker-10000000 has it in hand since 00:00:05 UTC, {FIRST_UNTIL}",
         ),
         (
             FREE,

@@ -10,14 +10,14 @@ from kernel.audit.proofs import handover_documents
 from kernel.proof import handover_proof
 from kernel.proof.add_checkpoint import AddCheckpoint
 from kernel.proof.add_handover import PROOFS_MAX, REQUEST_BYTES_MAX, AddHandover
-from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, signed_checkpoint
+from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, sign_checkpoint
 from kernel.proof.key_handover import hand_over
 from kernel.proof.signed_note import signatures_of
 from kernel.proof.verification import ProofInvalid
 from tests.signed_log import log_key
 from tests.workers.publication.published import ORIGIN, WITNESS, LogWorld
 from tests.workers.witness.test_witness import killed_before
-from workers.environment.checkpoint_key import held_key
+from workers.environment.checkpoint_key import hold_key
 from workers.environment.key_file import CheckpointKeyUnusable
 
 pytestmark = [pytest.mark.may_block, pytest.mark.spec("P5")]
@@ -35,7 +35,7 @@ def world(tmp_path):
 
 def signing(world):
     """The keys of the file that signs the log, which has signed its head by then."""
-    with held_key(world.key) as held:
+    with hold_key(world.key) as held:
         held.sign(world.ledger.read(lambda view: held.next_of(view.log_tree())))
         return held.keys
 
@@ -46,7 +46,7 @@ def request(world, keys, old_size, *, proofs=None, size=None):
     def read(view):
         tree = view.log_tree()
         count = size or tree.size
-        signed = signed_checkpoint(Checkpoint(ORIGIN, count, tree.root(count)), keys)
+        signed = sign_checkpoint(Checkpoint(ORIGIN, count, tree.root(count)), keys)
         note = signed.to_bytes().decode()
         verifiers = [key.verifier for key in keys]
         documents = handover_documents(view, count, note, verifiers, limit=PROOFS_MAX)
@@ -237,7 +237,7 @@ def test_what_a_stranger_sends_is_no_handover(value):
         with pytest.raises(ProofInvalid):
             AddHandover.of_bytes(content)
         with pytest.raises(ProofInvalid):
-            handover_proof.proved_handover(content)
+            handover_proof.verify_handover(content)
 
 
 def test_a_request_has_a_limit_and_the_verb_is_that_of_the_record():

@@ -16,7 +16,7 @@ from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
 from tests.signed_log import SignedLog, log_key
 from tests.workers.cli.command import printed, rotulus
-from workers.environment.key_file import CheckpointKeyUnusable, held_keys
+from workers.environment.key_file import CheckpointKeyUnusable, hold_keys
 from workers.environment.settings import Settings
 from workers.witness.cosigned_folder import CosignedFolder
 from workers.witness.process import witness_app
@@ -46,7 +46,7 @@ def opened(key_file, verifiers):
     logs = WitnessPolicy.of_bytes(f"log {LOG.verifiers[0].vkey}\nquorum none".encode())
 
     def opened():
-        with held_keys(key_file) as keys:
+        with hold_keys(key_file) as keys:
             return Witness(keys, logs, CosignedFolder(cosigned_path(key_file)), lambda: TIME_S)
 
     return opened
@@ -92,7 +92,7 @@ def test_equivocation_leaves_a_file_that_convicts_the_log(opened, key_file, tmp_
 def test_logs_are_apart(key_file, verifiers):
     other = SignedLog(7, keys=(log_key("example.com/other", seed=b"o"),))
     lines = "\n".join(f"log {log.verifiers[0].vkey}" for log in (LOG, other))
-    with held_keys(key_file) as keys:
+    with hold_keys(key_file) as keys:
         logs = WitnessPolicy.of_bytes(f"{lines}\nquorum none".encode())
         cosigned = CosignedFolder(cosigned_path(key_file))
         witness = Witness(keys, logs, cosigned, lambda: TIME_S)

@@ -31,11 +31,11 @@ def test_the_pause_doubles_up_to_a_limit_and_begins_anew_once_it_was_reached():
     absence = Absence("away", 1.0, 5.0)
     pauses = []
     for _ in range(5):
-        absence.failed(100.0, "no answer")
+        absence.note_failure(100.0, "no answer")
         pauses.append(absence.try_at_s - 100.0)
     assert pauses == [1.0, 2.0, 4.0, 5.0, 5.0]
-    absence.ended()
-    absence.failed(100.0, "no answer")
+    absence.note_end()
+    absence.note_failure(100.0, "no answer")
     assert absence.try_at_s == 101.0
 
 
@@ -43,8 +43,8 @@ def test_who_comes_and_goes_is_said_to_be_away_once_a_minute_too():
     absence = Absence("away", 1.0, 5.0)
     with capture_logs() as logs:
         for second in range(121):
-            absence.failed(float(second), "no answer")
-            absence.ended()
+            absence.note_failure(float(second), "no answer")
+            absence.note_end()
     assert [entry["tries"] for entry in said(logs, "away")] == [1, 60, 60]
     assert SAID_EVERY_S == 60.0
 
@@ -108,6 +108,9 @@ async def test_a_cron_that_fails_is_tried_less_often_and_that_is_said_once_a_min
             return True
 
         async def release(self, *_: object) -> None:
+            pass
+
+        async def note(self, *_: object, **__: object) -> None:
             pass
 
     class Tools:

@@ -7,7 +7,9 @@ from typing import Any
 import anyio
 import pytest
 from fakeredis import FakeAsyncRedis
+from pydantic import TypeAdapter
 
+from actors.commit.work_units import WorkReportUnit
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
@@ -17,10 +19,11 @@ from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.tables import TableQuery
 from kernel.values.errors import LedgerUnavailable
 from kernel.verify import verify
+from kernel.work.reports import WorkReport
 from queues.queue.items import Claim, NewItem
 from queues.queue.outbox_relay import OutboxRelay
-from queues.queue.retries import BASE_MS, MAX_ATTEMPTS
 from queues.queue.work_queue import WorkQueue
+from tests.actors.harness import bench_on
 from tests.kernel.build import (
     FakeHost,
     adapt,
@@ -33,21 +36,25 @@ from tests.kernel.build import (
     understandings,
 )
 from tests.workers.api.door import client_of, eventually, rows, running_door
-from tests.world import QueuedWorld
+from tests.world import MAX_ATTEMPTS, QUICK_RETRIES, QueuedWorld
 from workers.client.errors import GatewayError
 from workers.demo.ingest import Ingest
 from workers.dockets.reader import sample_path
+from workers.worker.attempts import ErrorTexts
 from workers.worker.batches import (
     INPUT_PENDING_DELAY_MS,
     BatchProcessor,
     ClaimResult,
     settlement_of,
 )
-from workers.worker.gateway_reports import AWAY_MAX_S, NO_ROOM, GatewayReporter
+from workers.worker.gateway_reports import AWAY_MAX_S, NO_ROOM, REPORTS_PATH, GatewayReporter
+from workers.worker.handlers import authority
 from workers.worker.handlers.authority import AuthorityHandler
 
 pytestmark = pytest.mark.anyio
 
+BASE_MS = QUICK_RETRIES.first_pause_ms
+REPORTS = TypeAdapter(list[WorkReport]).validate_python
 AWAY = GatewayError("gateway_unreachable", "the gateway cannot be reached")
 NO_CODE = {"outcome": "rejected"}
 
@@ -55,19 +62,22 @@ NO_CODE = {"outcome": "rejected"}
 class AnsweringGateway:
     """A gateway that answers as a test says, and what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
         self.outcomes: list[Any] = []
         """For each result in turn; an error fails the whole request. Then: completed."""
         self.asked: list[tuple[str, Any]] = []
         self.alive = True
         self.buries: GatewayError | None = None
+        """Fails whoever reports an attempt."""
+        self.given_up: list[tuple[list[str], str]] = []
 
     async def post(self, path: str, body: Any) -> Any:
         self.asked.append((path, body))
-        if path == "/internal/dead-letters":
+        if path == REPORTS_PATH:
             if self.buries is not None:
                 raise self.buries
-            return {"closed": [body["item_key"]]}
+            return {"outcomes": [self.record(report) for report in REPORTS(body["reports"])]}
         answers = []
         for _ in body["results"]:
             outcome = self.outcomes.pop(0) if self.outcomes else {"outcome": "completed"}
@@ -79,12 +89,20 @@ class AnsweringGateway:
     async def answers(self, _: str) -> bool:
         return self.alive
 
-    def dead_letters(self) -> list[Any]:
-        return [body for path, body in self.asked if path == "/internal/dead-letters"]
+    def record(self, report: Any) -> Any:
+        with bench_on(self.ledger) as context:
+            outcome, pause = WorkReportUnit(report).run(context)
+        if outcome == "completed":
+            self.given_up.append(([report.request_id, *report.joined], report.error.code))
+        return {"outcome": outcome, "pause_ms": getattr(pause, "pause_ms", 0)}
+
+    def dead_letters(self) -> list[tuple[list[str], str]]:
+        """Return the requests that were given up together, and why."""
+        return self.given_up
 
 
 def handler_of(ledger: Ledger, reporter: GatewayReporter) -> AuthorityHandler:
-    return AuthorityHandler(ledger, reporter, BetaPosteriorMean())
+    return AuthorityHandler(ledger, reporter, BetaPosteriorMean(), ErrorTexts())
 
 
 def new_drainer(
@@ -99,7 +117,7 @@ class DrainedWorld(QueuedWorld):
 
     def __init__(self) -> None:
         super().__init__(AUTHORITY_QUEUE)
-        self.gateway = AnsweringGateway()
+        self.gateway = AnsweringGateway(self.ledger)
         self.drain_by(self.gateway, partial(handler_of, self.ledger))
 
     async def ask(self, *names: str) -> None:
@@ -171,9 +189,7 @@ async def test_a_session_that_is_full_holds_up_nobody_elses_and_one_that_fails_i
     assert await world.depth() == (0, 1, 0, 0)
     # Whatever it is that makes an actor fail, it is not tried for ever.
     await wear_out(world, {"outcome": "failed", "code": "actor_failed"})
-    assert [letter["error_signature"] for letter in world.gateway.dead_letters()] == [
-        "actor_failed"
-    ]
+    assert [code for _, code in world.gateway.dead_letters()] == ["actor_failed"]
     assert world.processor.tally.dead_letters == 1
 
 
@@ -260,7 +276,7 @@ async def test_what_failed_is_delivered_again_after_a_growing_pause(world: Drain
         world.gateway.outcomes = [{"outcome": "rejected", "code": "cu_authority_mismatch"}]
         [claim] = await world.deliver()
         assert claim.attempt == attempt
-        delay_ms = BASE_MS * 2 ** (attempt - 1) // 2
+        delay_ms = BASE_MS * 2 ** (attempt - 1)
         world.pass_ms(delay_ms - 1)
         assert await world.deliver() == []
         world.pass_ms(1)
@@ -283,15 +299,10 @@ async def test_what_failed_too_often_is_recorded_as_dead_and_then_buried(world: 
     await wear_out(world, {"outcome": "rejected", "code": "broken"}, MAX_ATTEMPTS - 1)
     assert world.gateway.dead_letters() == []
     assert await world.depth() == (0, 1, 0, 0)
-    await wear_out(world, {"outcome": "rejected", "code": "broken"}, 1)
     with world.ledger.view() as view:
         [request] = view.open_requests_of(AUTHORITY_QUEUE, "u-1")
-    [letter] = world.gateway.dead_letters()
-    assert letter == {
-        "item_key": "u-1",
-        "request_ids": [request.request_id],
-        "error_signature": "broken",
-    }
+    await wear_out(world, {"outcome": "rejected", "code": "broken"}, 1)
+    assert world.gateway.dead_letters() == [([request.request_id], "broken")]
     assert await world.depth() == (0, 0, 0, 1)
 
 
@@ -315,26 +326,38 @@ async def test_what_was_asked_for_during_the_last_try_is_no_dead_letter_and_is_t
     world.gateway.post = asked_meanwhile  # type: ignore[method-assign]
     await wear_out(world, {"outcome": "rejected", "code": "broken"}, 1)
     world.gateway.post = post  # type: ignore[method-assign]
-    [letter] = world.gateway.dead_letters()
-    assert letter["request_ids"] == [tried.request_id]
+    [(request_ids, _)] = world.gateway.dead_letters()
+    assert request_ids == [tried.request_id]
     await world.relay.sweep()
     assert await world.depth() == (1, 0, 0, 1), "the later cause is an item of its own"
     [claim] = await world.deliver()
     assert (claim.key, claim.attempt) == ("u-1", 1)
 
 
-async def test_what_cannot_be_recorded_as_dead_is_not_buried(world: DrainedWorld):
+async def test_a_failure_that_cannot_be_recorded_is_no_attempt(world: DrainedWorld):
     await world.ask("u-1")
     world.gateway.buries = GatewayError("commit_failed", "later", 503)
-    await wear_out(world)
+    await wear_out(world, attempts=2 * MAX_ATTEMPTS)
     assert await world.depth() == (0, 1, 0, 0)
     world.gateway.buries = None
-    world.pass_ms(60_000)
-    [claim] = await world.deliver()
-    # It is not tried any more: what was delivered so often may be what ends its workers.
-    assert claim.attempt == MAX_ATTEMPTS + 1
-    assert world.gateway.dead_letters()[-1]["error_signature"] == "attempts_exhausted"
+    await wear_out(world, attempts=MAX_ATTEMPTS - 1)
+    assert await world.depth() == (0, 1, 0, 0)
+    await wear_out(world, attempts=1)
     assert await world.depth() == (0, 0, 0, 1)
+
+
+async def test_a_failure_that_the_gateway_refuses_to_record_waits_longer_each_time(
+    world: DrainedWorld,
+):
+    await world.ask("u-1")
+    world.gateway.buries = GatewayError("INVALID_REQUEST", "no", 400)
+    for attempt in range(1, 4):
+        world.gateway.outcomes = [NO_CODE]
+        [claim] = await world.deliver()
+        assert claim.attempt == attempt
+        world.pass_ms(BASE_MS * 2 ** (attempt - 1) - 1)
+        assert await world.deliver() == []
+        world.pass_ms(1)
 
 
 async def test_a_gateway_that_is_away_gets_it_later_and_nothing_is_given_up_for_it(
@@ -363,18 +386,16 @@ async def test_while_the_gateway_is_away_nothing_is_claimed(world: DrainedWorld)
     assert await world.processor.ready()
 
 
-async def test_dead_letters_wait_for_a_gateway_that_is_away_without_asking_it_each(
+async def test_failures_of_a_batch_are_reported_together_and_wait_for_a_gateway_that_is_away(
     world: DrainedWorld,
 ):
     await world.ask("u-1", "u-2", "u-3")
     world.gateway.buries = AWAY
-    for _ in range(MAX_ATTEMPTS):
-        world.gateway.outcomes = [NO_CODE] * 3
-        world.gateway.alive = False
-        world.pass_ms(60_000)
-        await world.deliver()
-    assert len(world.gateway.dead_letters()) == 1
+    world.gateway.outcomes = [NO_CODE] * 3
+    await world.deliver()
+    assert [path for path, _ in world.gateway.asked] == ["/internal/recomputed", REPORTS_PATH]
     assert await world.depth() == (0, 3, 0, 0)
+    assert not await world.processor.ready()
 
 
 @pytest.mark.parametrize("status", [413, 422])
@@ -384,7 +405,8 @@ async def test_one_result_that_spoils_its_batch_fails_alone(world: DrainedWorld,
     # The batch is refused, its second half, and of that the first.
     world.gateway.outcomes = [refused, {"outcome": "completed"}, refused, refused]
     await world.deliver()
-    assert [len(body["results"]) for _, body in world.gateway.asked] == [3, 1, 2, 1, 1]
+    results = [body["results"] for _, body in world.gateway.asked if "results" in body]
+    assert [*map(len, results)] == [3, 1, 2, 1, 1]
     assert await world.depth() == (0, 1, 0, 0)
     assert (world.processor.tally.completed, world.processor.tally.failed) == (2, 1)
 
@@ -399,14 +421,14 @@ async def test_a_refusal_that_is_of_no_result_is_not_asked_again_for_each(world:
 
 async def test_one_that_cannot_be_computed_fails_alone(world: DrainedWorld, monkeypatch):
     await world.ask("u-1", "u-2")
-    requests = LedgerView.open_requests_of
+    compute = authority.authority_of
 
-    def requests_of(view: LedgerView, queue: str, item_key: str) -> Any:
-        if item_key == "u-1":
+    def computed(view: LedgerView, strategy: Any, node: Any) -> Any:
+        if node["node_id"] == "u-1":
             raise ValueError("cannot be")
-        return requests(view, queue, item_key)
+        return compute(view, strategy, node)
 
-    monkeypatch.setattr(LedgerView, "open_requests_of", requests_of)
+    monkeypatch.setattr(authority, "authority_of", computed)
     await world.deliver()
     assert (world.processor.tally.completed, world.processor.tally.failed) == (1, 1)
     assert await world.depth() == (0, 1, 0, 0)

@@ -4,7 +4,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from workers.worker.batch_progress import BatchProgress, progressed
+from workers.worker.batch_progress import BatchProgress, note_progress
 
 pytestmark = pytest.mark.anyio
 
@@ -22,17 +22,17 @@ async def test_what_is_done_in_a_task_or_a_thread_of_a_batch_is_its_progress():
     progress, other = BatchProgress(clock), BatchProgress(clock)
 
     async def in_a_task() -> None:
-        progressed()
+        note_progress()
 
-    with progress.followed():
+    with progress.follow():
         clock.now_s += 30
         assert progress.stalled_s == 30
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(in_a_task)
         assert progress.stalled_s == 0
         clock.now_s += 30
-        await anyio.to_thread.run_sync(progressed)
+        await anyio.to_thread.run_sync(note_progress)
         assert progress.stalled_s == 0
     clock.now_s += 30
-    progressed()
+    note_progress()
     assert (progress.stalled_s, other.stalled_s) == (30, 90)

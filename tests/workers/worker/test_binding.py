@@ -21,18 +21,19 @@ from kernel.work import ready_requests
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.reports import BindingSuspended
 from kernel.work.requests import WorkRequest
+from kernel.work.retry_policy import WORKER_ENDS_MAX as ENDS_MAX
 from queues.leases.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.leases.lease_holder import capacity_of
 from queues.queue.items import Claim
 from queues.queue.priorities import least_of
-from queues.queue.retries import ENDS_MAX, MAX_ATTEMPTS
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard, released_at_the_end, stands_still
 from tests.kernel.binding_world import EVENT, bound, furnish
 from tests.kernel.bindings.routed import open_evaluations
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
-from tests.world import DoorWorld, behind_a_door
+from tests.world import MAX_ATTEMPTS, DoorWorld, behind_a_door
 from workers.environment import foreign_threads
+from workers.worker.attempts import ErrorTexts
 from workers.worker.batches import ENDED_ITS_WORKERS
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers import binding as bindings
@@ -88,6 +89,7 @@ class BindingWorld(DoorWorld):
                 BindingCapacity(self.leases, self.queue, SLOTS, "worker-1"),
                 self.evaluator,
                 lambda: host.time_us,
+                ErrorTexts(),
                 self.observed.append,
             )
 
@@ -142,7 +144,7 @@ async def test_what_is_evaluated_is_recorded_and_leaves_the_queue(world: Binding
     }
     depth = await world.queue.depth()
     assert (sum(depth.ready.values()), depth.delayed, depth.in_flight) == (0, 0, 0)
-    assert await world.leases.held(CAPACITY_RESOURCE) == []
+    assert await world.leases.active_leases(CAPACITY_RESOURCE) == []
 
 
 @pytest.mark.spec("§14.2", "§14.3", "V4-K-CAPACITY")
@@ -173,7 +175,7 @@ async def test_under_pressure_background_suspends_users_are_throttled_and_critic
     )
     depth = await world.queue.depth()
     assert (depth.suspended["background"], depth.delayed) == (1, 0)
-    assert len(await world.leases.held(CAPACITY_RESOURCE)) == SLOTS
+    assert len(await world.leases.active_leases(CAPACITY_RESOURCE)) == SLOTS
 
 
 @pytest.mark.spec("§8.3", "§14.2")
@@ -183,7 +185,7 @@ async def test_what_is_critical_has_a_slot_of_its_own(world: BindingWorld):
     held: list[Any] = []
 
     async def look() -> None:
-        held.extend(await world.leases.held(CAPACITY_RESOURCE))
+        held.extend(await world.leases.active_leases(CAPACITY_RESOURCE))
 
     world.evaluator.during = look
     await world.deliver()
@@ -270,12 +272,12 @@ async def test_a_batch_holds_one_slot_and_gives_it_back(world: BindingWorld):
     held: list[int] = []
 
     async def look() -> None:
-        held.append(len(await world.leases.held(CAPACITY_RESOURCE)))
+        held.append(len(await world.leases.active_leases(CAPACITY_RESOURCE)))
 
     world.evaluator.during = look
     await world.deliver()
     assert held == [1, 1, 1]
-    assert await world.leases.held(CAPACITY_RESOURCE) == []
+    assert await world.leases.active_leases(CAPACITY_RESOURCE) == []
 
 
 async def test_a_suspended_binding_that_is_taken_back_holds_nobody_up(world: BindingWorld):
@@ -318,7 +320,7 @@ async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_aga
         "inflight_operations": 1,
     }
     assert world.status(request_id).state == "open"
-    assert await world.leases.held(CAPACITY_RESOURCE) == []
+    assert await world.leases.active_leases(CAPACITY_RESOURCE) == []
     world.evaluator.raises.clear()
     await world.relay.sweep()
     world.pass_ms(REJECTED_DELAY_MS)
@@ -428,7 +430,7 @@ async def test_an_evaluation_that_does_not_end_is_stopped(world: BindingWorld, m
     await world.ask_for("b-1")
     await world.deliver()
     assert world.processor.tally.last_error == "binding_evaluation_timeout"
-    assert await world.leases.held(CAPACITY_RESOURCE) == []
+    assert await world.leases.active_leases(CAPACITY_RESOURCE) == []
 
 
 @pytest.mark.spec("§14.1", "V4-AT-26-FANOUT")

@@ -18,6 +18,7 @@ from tests.kernel.build import FakeHost, create
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
 from workers.client.errors import GatewayError
+from workers.plugins.cron_expression import CronExpression
 from workers.use_cases.log_archiving import STEPS_AT_ONCE
 from workers.worker import cron as crons
 from workers.worker.cron import CRONS, Cron, CronRunner, CronTools
@@ -66,6 +67,26 @@ async def test_of_a_fleet_one_worker_runs_a_period_and_the_next_period_comes(wor
     for worker in fleet:
         await worker.tick(NOW_S + 60)
     assert len(ran) == 2
+
+
+async def test_it_is_said_when_a_cron_is_due_and_when_it_ran_last(world: CronWorld):
+    failing = [GatewayError("gateway_unreachable", "away")]
+
+    async def run(_: CronTools) -> None:
+        if failing:
+            raise failing.pop()
+
+    times = CronExpression("0 3 * * *")
+    [worker, *_] = runners(world, {"job": Cron(60, run, 5), "nightly": Cron(600, run, times=times)})
+    await worker.tick(NOW_S)
+    job, nightly = await world.tools.crons.firings()
+    start = (int(NOW_S) - 5) // 60 * 60 + 5
+    assert (job.every_s, job.next_s, job.last_s) == (60, start + 60, 0)
+    assert (nightly.every_s, nightly.last_s) == (0, times.newest(NOW_S))
+    assert nightly.next_s == times.newest(NOW_S) + 24 * 3600
+    await worker.tick(NOW_S + 120)
+    job, _ = await world.tools.crons.firings()
+    assert (job.last_s, job.next_s, job.worker_id) == (start + 120, start + 180, "worker-0")
 
 
 async def test_a_run_that_failed_is_taken_up_again_by_whoever_is_next(world: CronWorld):
@@ -183,6 +204,13 @@ async def test_a_mark_that_makes_no_sense_is_no_mark(world: CronWorld):
 
 
 def test_the_table_of_crons_has_a_period_for_each():
-    keys = {"reap", "retention-sweep", "chain-audit", "decay-tick", "log-archival"}
+    keys = {
+        "reap",
+        "retention-sweep",
+        "chain-audit",
+        "decay-tick",
+        "log-archival",
+        "retry-policies",
+    }
     assert CRONS.keys() == keys
     assert all(cron_job.every_s > 0 for cron_job in CRONS.values())

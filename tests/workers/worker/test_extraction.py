@@ -9,13 +9,13 @@ from structlog.testing import capture_logs
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
 from queues.queue.items import Claim
-from queues.queue.retries import MAX_ATTEMPTS
 from tests.extraction_steps import extraction_step
 from tests.kernel.build import FakeHost
 from tests.kernel.extractions import completeness
 from tests.workers.api.door import Door, client_of
-from tests.world import DoorWorld, behind_a_door
+from tests.world import MAX_ATTEMPTS, DoorWorld, behind_a_door
 from workers.worker import batches
+from workers.worker.attempts import ErrorTexts
 from workers.worker.handlers.extraction import ExtractionHandler
 from workers.worker.handlers.extractors import Extractors
 
@@ -33,7 +33,7 @@ class ExtractionWorld(DoorWorld):
         super().__init__(door, host, EXTRACTION_QUEUE)
 
         def handler(reporter: Any) -> ExtractionHandler:
-            return ExtractionHandler(door.ledger, reporter, Extractors())
+            return ExtractionHandler(door.ledger, reporter, Extractors(), ErrorTexts())
 
         self.drain_by(client_of(door.app), handler)
 

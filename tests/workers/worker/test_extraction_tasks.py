@@ -1,6 +1,7 @@
 """Extractions that a worker performs, from the request to the claims, whatever goes wrong."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -11,11 +12,13 @@ from kernel.ledger.ledger import Document
 from kernel.records.extraction import attempts_of, last_attempt
 from kernel.values.untrusted import unwrap_untrusted
 from kernel.work.contents import EXTRACTION_QUEUE
+from kernel.work.retry_policy import WORKER_ENDS_MAX
 from queues.queue.items import Claim
 from tests.kernel.build import FakeHost
 from tests.kernel.extractions import result, task, value
 from tests.workers.api.door import SESSION, Door, client_of
 from tests.world import DoorWorld, behind_a_door
+from workers.worker.attempts import ErrorTexts
 from workers.worker.handlers.extraction import ExtractionHandler
 from workers.worker.handlers.extractor import Extracted, SourceToRead
 from workers.worker.handlers.extractors import Extractors
@@ -58,7 +61,7 @@ class TaskWorld(DoorWorld):
         """Let a worker with these extractors drain the queue."""
 
         def handler(reporter: Any) -> ExtractionHandler:
-            self.handler = ExtractionHandler(self.door.ledger, reporter, extractors)
+            self.handler = ExtractionHandler(self.door.ledger, reporter, extractors, ErrorTexts())
             return self.handler
 
         self.drain_by(client_of(self.door.app), handler)
@@ -267,7 +270,8 @@ async def test_an_item_that_ends_its_workers_abandons_its_run(world: TaskWorld):
     [claim] = await world.queue.claim(1, 1000)
     await world.cut_off(world.processor.drain([claim]))
     assert world.states() == ["running"]
-    await world.handler.give_up(claim, "worker_ended_three_times")
+    lost = {"ends": WORKER_ENDS_MAX, "lost": "a-claim", "lost_at_ms": world.now_ms()}
+    await world.processor.drain([replace(claim, **lost)])
     assert world.states() == ["running", "abandoned"]
     status = world.status(request)
     assert (status.state, status.reason) == ("dead_letter", "worker_ended_three_times")

@@ -4,9 +4,9 @@ from typing import Any
 
 import anyio
 import pytest
-from structlog.testing import capture_logs
 
 from kernel.model.extraction_result import ExtractionRefused, ExtractionResult
+from kernel.values.foreign_code import traceback_of
 from kernel.work.extraction_sources import SourceText
 from tests.foreign_ends import (
     ASYNC_ENDS,
@@ -17,7 +17,7 @@ from tests.foreign_ends import (
     until_nothing_is_left_behind,
 )
 from workers.environment import foreign_calls, foreign_threads
-from workers.worker.handlers.extractor import Extracted, SourceToRead, checked_extraction
+from workers.worker.handlers.extractor import Extracted, SourceToRead, extract_and_check
 from workers.worker.handlers.extractors import DocketEntryExtractor, Extractors
 
 TEXT = "Order Granting Motion to Dismiss (Related Doc # 12 )"
@@ -63,12 +63,12 @@ def many() -> ExtractionResult:
 
 async def refusal(answer: Any, text: str = TEXT) -> str:
     with pytest.raises(ExtractionRefused) as caught:
-        await checked_extraction(Answering(answer), source(text))
+        await extract_and_check(Answering(answer), source(text))
     return caught.value.code
 
 
 async def test_the_rules_for_docket_entries_are_an_extractor():
-    result = (await checked_extraction(DocketEntryExtractor(), source())).result
+    result = (await extract_and_check(DocketEntryExtractor(), source())).result
     assert {value.field: value.value for value in result.values} == {
         "document_number": "12",
         "relates_to": "12",
@@ -79,7 +79,7 @@ async def test_the_rules_for_docket_entries_are_an_extractor():
 
 
 async def test_a_document_that_the_text_proves_becomes_a_result():
-    checked = await checked_extraction(Answering(document()), source())
+    checked = await extract_and_check(Answering(document()), source())
     assert [value.words for value in checked.result.values] == ["12"]
 
 
@@ -122,12 +122,11 @@ async def test_however_an_extractor_ends_it_has_failed_with_its_traceback(name: 
         limit_s = 20.0
         extract = staticmethod(ASYNC_ENDS[name])
 
-    logged, caught = capture_logs(), pytest.raises(ExtractionRefused)
-    with nobody_at_the_keyboard(), logged as logs, caught as refused:
-        await checked_extraction(Odd(), source())
+    with nobody_at_the_keyboard(), pytest.raises(ExtractionRefused) as refused:
+        await extract_and_check(Odd(), source())
     assert refused.value.code == "extractor_failed"
-    [said] = [log for log in logs if log["event"] == "extractor_failed"]
-    assert "Traceback" in said["exception"]
+    assert refused.value.__cause__ is not None
+    assert "Traceback" in traceback_of(refused.value.__cause__)
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -143,7 +142,7 @@ async def test_however_the_limit_or_the_answer_of_an_extractor_ends_it_has_faile
 
     for extractor in (NoLimit(), Answering(OddAnswer(a=1))):
         with nobody_at_the_keyboard(), pytest.raises(ExtractionRefused) as caught:
-            await checked_extraction(extractor, source())
+            await extract_and_check(extractor, source())
         assert caught.value.code in ("extractor_failed", "extraction_result_invalid")
 
 
@@ -154,7 +153,7 @@ async def test_what_is_no_answer_of_an_extractor_is_its_failure(answer: Any):
             return answer
 
     with pytest.raises(ExtractionRefused, match="TypeError") as caught:
-        await checked_extraction(Odd(None), source())
+        await extract_and_check(Odd(None), source())
     assert caught.value.code == "extractor_failed"
 
 
@@ -169,19 +168,15 @@ async def test_an_extractor_that_does_not_return_is_refused_with_its_place(
         limit_s = 0.02
         extract = staticmethod(ASYNC_HANGS[name])
 
-    with (
-        released_at_the_end(),
-        capture_logs() as logs,
-        pytest.raises(ExtractionRefused) as caught,
-    ):
-        await checked_extraction(Odd(), source())
+    with released_at_the_end(), pytest.raises(ExtractionRefused) as caught:
+        await extract_and_check(Odd(), source())
     await until_nothing_is_left_behind()
     assert caught.value.code == "extractor_timed_out"
-    [said] = [log for log in logs if log["event"] == "extractor_failed"]
-    assert f"in {ASYNC_HANGS[name].__name__}" in said["exception"]
+    assert caught.value.__cause__ is not None
+    assert f"in {ASYNC_HANGS[name].__name__}" in traceback_of(caught.value.__cause__)
 
 
 async def test_an_extraction_that_is_cancelled_is_cancelled():
     with anyio.move_on_after(0.01) as limit:
-        await checked_extraction(Answering("hangs"), source())
+        await extract_and_check(Answering("hangs"), source())
     assert limit.cancelled_caught

@@ -39,4 +39,4 @@ async def test_a_killed_worker_is_late_at_every_door_and_then_gone(tmp_path: Pat
     row = overview[overview.index(f">{worker_id}<") :].partition("</tr>")[0]
     assert re.search(r'data-f="state">late<', row)
     assert re.search(rf"^worker +{worker_id}: .*, late, seen at ", output, re.MULTILINE)
-    assert f"! {worker_id} missed a beat" in output
+    assert f"! warning   {worker_id} missed a beat" in output

@@ -1,9 +1,11 @@
 """A handler of a plug-in with a job in hand: its view, its intents, its deadline, its end."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
@@ -16,7 +18,6 @@ from kernel.work import queue_kinds
 from kernel.work.errors import WorkRefused
 from kernel.work.requests import WorkRequest
 from queues.queue.job_progress import JobProgress, NotedProgress
-from queues.queue.retries import MAX_ATTEMPTS
 from queues.queue.work_queue import WorkQueue
 from tests.foreign_ends import (
     ASYNC_ENDS,
@@ -28,11 +29,12 @@ from tests.foreign_ends import (
     until_nothing_is_left_behind,
 )
 from tests.kernel.build import FakeHost
-from tests.workers.api.door import ONTOLOGY, SESSION, Door, client_of
-from tests.world import DoorWorld, behind_a_door
+from tests.workers.api.door import ONTOLOGY, SESSION, URL, Door, client_of, transport_to
+from tests.world import MAX_ATTEMPTS, QUICK_RETRIES, DoorWorld, behind_a_door
+from workers.client import ProgressNote, Rotulus
 from workers.environment import foreign_calls, foreign_threads
 from workers.environment.foreign_threads import call_within
-from workers.plugins import JobContext, JobRefused, QueuePlugin
+from workers.plugins import JobContext, JobRefused, QueuePlugin, Retry
 from workers.worker.batches import BatchProcessor
 from workers.worker.handlers.plugin import PluginHandler
 
@@ -61,6 +63,7 @@ class ParcelWorld(DoorWorld):
         self.handle: Handle = self.note
         self.noted = JobProgress(self.redis)
         self.limit_s = 60.0
+        self.retry: Retry | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -70,8 +73,10 @@ class ParcelWorld(DoorWorld):
         async def handle(job: JobContext[Parcel]) -> Mapping[str, Any] | None:
             return await self.handle(job)
 
-        plugin = QueuePlugin(QUEUE, Parcel, "parcel_id", handle, limit_s=self.limit_s)
-        return PluginHandler(self.ledger, reporter, plugin, self.noted)
+        plugin = QueuePlugin(
+            QUEUE, Parcel, "parcel_id", handle, limit_s=self.limit_s, retry=self.retry
+        )
+        return PluginHandler(self.ledger, reporter, plugin, self.noted, self.texts)
 
     async def note(self, job: JobContext[Parcel]) -> Mapping[str, Any]:
         self.handled.append(job.content.parcel_id)
@@ -88,7 +93,9 @@ class ParcelWorld(DoorWorld):
         """Return one with a connection of its own to the same Redis."""
         reporter = self.processor._reporter  # noqa: SLF001 - one gateway serves both
         queue = WorkQueue(self.redis, QUEUE, self.now_ms)
-        return BatchProcessor(queue, self.handler(reporter), reporter, lambda: 0.5)
+        return BatchProcessor(
+            queue, self.handler(reporter), reporter, lambda: 0.5, policy=QUICK_RETRIES
+        )
 
 
 @pytest.fixture
@@ -129,6 +136,59 @@ async def test_a_handler_reads_the_record_and_says_how_far_it_is(world: ParcelWo
     await world.deliver()
     assert lengths == [before]
     assert await world.noted.of(QUEUE, request_id) == NotedProgress(100, "reading")
+
+
+async def test_each_door_shows_how_far_a_job_is_and_then_what_came_of_it_and_how_long_it_took(
+    world: ParcelWorld,
+):
+    in_hand, go_on = anyio.Event(), anyio.Event()
+
+    async def weigh(job: JobContext[Parcel]) -> dict[str, str]:
+        await job.progress(40, "on the <scale>")
+        in_hand.set()
+        await go_on.wait()
+        return {"weight": "<3 kg>"}
+
+    world.handle, world.noted = weigh, JobProgress(world.door.services.work.redis)
+    world.begin()
+    [request_id] = await world.ask_for("p")
+    queue = WorkQueue(world.redis, QUEUE, world.now_ms, lambda: claimed_ago(3_000))
+    page = f"/queues/{QUEUE}/requests/{quote(request_id, safe='')}"
+    async with (
+        Rotulus(URL, transport=transport_to(world.door.app)) as rotulus,
+        anyio.create_task_group() as tasks,
+    ):
+        job = rotulus.job(QUEUE, request_id)
+        tasks.start_soon(world.processor.drain, await queue.claim(1, 30_000))
+        await in_hand.wait()
+        said = (await world.door.http.get(f"/v1{page}")).json()
+        assert said["progress"] == {"percent": 40, "note": "on the <scale>"}
+        assert (said["result"], said["took_ms"]) == (None, None)
+        assert (await job.status()).progress == ProgressNote(40, "on the <scale>")
+        assert "40 %: on the &lt;scale&gt;" in (await world.door.http.get(page)).text
+        await world.door.services.work.redis.set(await only_key(world), b"?")
+        assert (await job.status()).progress is None, "a damaged hint hides no request"
+        go_on.set()
+        outcome, status = await job.result(), await job.status()
+    assert outcome.result == status.result == {"weight": "<3 kg>"}
+    assert outcome.took_ms == status.took_ms
+    assert 3_000 <= outcome.took_ms < 60_000
+    said = (await world.door.http.get(f"/v1{page}")).json()
+    assert (said["progress"], said["took_ms"]) == (None, outcome.took_ms)
+    shown = (await world.door.http.get(page)).text
+    assert f"<dt>Last attempt took<dd>{outcome.took_ms / 1_000:.1f} s" in shown
+    assert "&lt;3 kg&gt;" in shown
+    assert "%:" not in shown
+
+
+def claimed_ago(milliseconds: int) -> str:
+    """Return the token of a claim that a worker made so long ago."""
+    return f"0badcafe{time.time_ns() // 1_000_000 - milliseconds:011x}00000"
+
+
+async def only_key(world: ParcelWorld) -> bytes:
+    [key] = [key async for key in world.door.services.work.redis.scan_iter("*progress*")]
+    return key
 
 
 async def test_an_intent_of_a_handler_takes_effect_once_however_often_the_job_is_done(
@@ -327,7 +387,8 @@ async def test_however_a_handler_ends_it_is_a_counted_attempt_with_its_traceback
         assert all(log["event"] == "handler_failed" for log in said)
         assert all("Traceback" in log["exception"] for log in said)
         # The kind of the error, and what it says.
-        assert f"handler_failed: {said[0]['error'].partition(':')[0]}" == status.reason
+        kind = said[0]["error"].partition(":")[0].rpartition(".")[2]
+        assert f"handler_failed: {kind}" == status.reason
 
 
 async def test_a_handler_that_ends_oddly_when_its_worker_stops_is_not_counted(world: ParcelWorld):

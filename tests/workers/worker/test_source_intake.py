@@ -176,7 +176,7 @@ def signed_as_standard(
 
 async def test_where_a_secret_is_set_what_is_not_signed_with_it_is_refused(world: BindingWorld):
     app, body = world.door.app, b'{"text":"Order"}'
-    app.state.services = replace(app.state.services, webhook_secret=SECRET)
+    app.services = replace(app.services, webhook_secret=SECRET)
     now_s = world.door.ledger.host.now_us() // 1_000_000
     standard = signed_as_standard(body, now_s)
     refused: list[dict[str, str]] = [
@@ -200,7 +200,7 @@ async def test_where_a_secret_is_set_what_is_not_signed_with_it_is_refused(world
     assert node_of(await arrive(world, body, **signed_as_standard(body, now_s + 9))) == first
     assert node_of(await arrive(world, body, **signed_as_github(body))) != first
     encoded = base64.b64encode(b"k" * 24).decode()
-    app.state.services = replace(app.state.services, webhook_secret=f"whsec_{encoded}")
+    app.services = replace(app.services, webhook_secret=f"whsec_{encoded}")
     other = signed_as_standard(body, now_s, b"k" * 24, "w-9")
     assert node_of(await arrive(world, body, **other))
 

@@ -9,13 +9,13 @@ import anyio
 import pytest
 
 from kernel.work.contents import BINDING_QUEUE
-from queues.queue.retries import ENDS_MAX
+from kernel.work.retry_policy import WORKER_ENDS_MAX as ENDS_MAX
 from tests.forked import ForkedProgram
 from tests.workers.worker import worker_that_ends
 from tests.workers.worker.binding_workers import BindingWorkers
 from tests.workers.worker.worker_that_ends import MARKER
 from workers.client import BindingEvaluation, Rotulus
-from workers.environment.ledger_access import verify_file
+from workers.environment.ledger_verification import verify_file
 from workers.worker.batches import ENDED_ITS_WORKERS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(400)]

@@ -50,7 +50,7 @@ async def test_a_background_binding_of_a_killed_worker_is_evaluated_by_another_w
                     await anyio.sleep(0.02)
                 # It is kept for as long as the evaluation runs, beyond its time to live.
                 await anyio.sleep(LEASE_TTL_MS / 1000 + 1)
-                [held] = await leases.held(CAPACITY_RESOURCE)
+                [held] = await leases.active_leases(CAPACITY_RESOURCE)
                 assert held.capacity_priority == "background"
                 first.kill()
                 first.wait()

@@ -39,8 +39,6 @@ class Ends:
 if __name__ == "__main__":
     drain_slots.VISIBILITY_MS, drain_slots.RENEW_EVERY_S = 2_000, 0.4  # type: ignore[misc]
     settings = read_settings()
-    run(
-        partial(
-            serve_worker, settings, redis_url(settings), partial(Ends, *map(Path, sys.argv[1:]))
-        )
-    )
+    began, cured = map(Path, sys.argv[1:])
+    evaluator = partial(Ends, began, cured)
+    run(partial(serve_worker, settings, redis_url(settings), evaluator))

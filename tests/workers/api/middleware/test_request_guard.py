@@ -374,7 +374,7 @@ async def test_an_error_of_ours_says_nothing_about_our_insides(door: Door, monke
     def fail(_: object) -> None:
         raise RuntimeError("the password is 1234")
 
-    monkeypatch.setattr(type(door.services.work.queues[AUTHORITY_QUEUE]), "depth", fail)
+    monkeypatch.setattr(type(door.services.work.queues[AUTHORITY_QUEUE]), "depths", fail)
     headers = {"X-Request-Id": "mine-9"}
     with capture_logs([merge_contextvars]) as logged:
         response = await door.http.get("/v1/queues", headers=headers)
@@ -397,7 +397,7 @@ async def test_any_json_at_any_door_is_answered_with_a_typed_error_or_success():
         },
         f"/v1/sessions/{SESSION}/operations": {"intents": [source("s-1")]},
         "/internal/recomputed": {"results": [{"intent": {"intent_kind": "x"}}]},
-        "/internal/dead-letters": {"item_key": "u", "request_ids": ["r"], "error_signature": "e"},
+        "/internal/retry-policy": {"queue": "binding-evaluation", "policy": {"attempts": 3}},
     }
     posted: list[tuple[str, Any]] = []
 

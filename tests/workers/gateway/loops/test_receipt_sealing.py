@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from kernel.landscape.record_anchors import earlier_runs, groups_not_anchored
+from kernel.landscape.record_anchors import count_unanchored_groups, earlier_runs
 from kernel.landscape.record_chain import RecordChain
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
@@ -13,7 +13,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
 from kernel.proof.checkpoint import SignedCheckpoint
-from kernel.records.receipt_seals import not_under_the_tree, sealed_last
+from kernel.records.receipt_seals import last_sealed_receipt, not_under_the_tree
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.jobs import do_jobs
@@ -90,9 +90,9 @@ async def test_what_is_recorded_of_a_run_that_goes_on_comes_under_the_tree_once(
     for run_id in ("run-1", "run-2"):
         begin_with_token(recorder, run_id)
         recorder.flush()
-        assert door.ledger.read(groups_not_anchored) == 1
+        assert door.ledger.read(count_unanchored_groups) == 1
         assert await sealing.seal_next() is not None
-        assert door.ledger.read(groups_not_anchored) == 0
+        assert door.ledger.read(count_unanchored_groups) == 0
         assert door.ledger.read(not_under_the_tree) == 0
     assert await sealing.seal_outcomes() is None
     assert rows_of(door) == 2
@@ -114,7 +114,7 @@ async def test_runs_from_before_there_were_groups_are_taken_in_when_it_starts(
         await eventually(lambda: rows_of(door) == 1)
         tasks.cancel_scope.cancel()
     assert door.ledger.read(earlier_runs) == []
-    assert door.ledger.read(groups_not_anchored) == 0
+    assert door.ledger.read(count_unanchored_groups) == 0
     with door.ledger.view() as view:
         assert verify(view).findings == ()
 
@@ -127,7 +127,7 @@ async def test_the_loop_seals_until_it_is_cancelled(door: Door, clock: Clock):
             do_jobs(door.ledger, {"n": number})
             await eventually(lambda: door.ledger.read(not_under_the_tree) == 0)
         tasks.cancel_scope.cancel()
-    assert door.ledger.read(sealed_last) == 5
+    assert door.ledger.read(last_sealed_receipt) == 5
 
 
 async def test_of_two_gateways_one_seals_and_the_other_finds_nothing(door: Door, clock: Clock):
@@ -204,5 +204,5 @@ async def test_a_backlog_is_sealed_in_ranges_without_waiting(clock: Clock, monke
         sealing = sealing_of(door, clock, every_s=0.2)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sealing.run)
-            await eventually(lambda: door.ledger.read(sealed_last) >= 20)
+            await eventually(lambda: door.ledger.read(last_sealed_receipt) >= 20)
             tasks.cancel_scope.cancel()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.digest import records_of
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.ledger.ledger import LedgerView
@@ -46,7 +46,7 @@ def _plain(name: str, row: dict[str, Any], edges: Any) -> dict[str, Any]:
     if name == "calls":
         plain.pop("operation_id")
     if name == "checkpoints":
-        state = restored(row["aggregation_state_json"].encode())
+        state = restore_value(row["aggregation_state_json"].encode())
         del state["source_operation"]
         plain["aggregation_state_json"] = state
     return plain

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from actors.errors import PipelineStopped
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.record_rules import TABLES
 from kernel.ledger.store.tables import TableQuery
 from kernel.values.foreign_code import call_foreign
@@ -118,7 +118,7 @@ def _when(end: End) -> Pipeline:
 
 def failures(view: Any) -> list[Any]:
     return [
-        restored(row["error_json"].encode())
+        restore_value(row["error_json"].encode())
         for row in view.tables.scan(TableQuery(TABLES["node_states"], {"run_id": RUN}))
         if row["status"] == "failed"
     ]
@@ -145,7 +145,7 @@ def test_however_a_node_ends_its_row_has_failed_and_the_others_go_on(kind: str, 
         with nobody_at_the_keyboard(), pytest.raises(Exception) as caught:  # noqa: PT011
             call_foreign(ENDS[name])
         expected = error_content(caught.value)
-        assert {restored(expected)["type"]} == {error["type"] for error in errors}
+        assert {restore_value(expected)["type"]} == {error["type"] for error in errors}
         assert len(errors) == (2 if kind == "transform" else 1), "each attempt is on record"
 
 

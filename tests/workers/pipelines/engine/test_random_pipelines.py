@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.landscape.canonical_types import restored
+from kernel.landscape.canonical_types import restore_value
 from kernel.landscape.record_rules import TABLES
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
@@ -106,7 +106,7 @@ def test_checkpoints_follow_each_row_or_so_many_or_closed_batches_alone(commit_r
     go_on(ledger, pipeline, resume=False)
     with ledger.view() as view:
         states = [
-            restored(row["aggregation_state_json"].encode())
+            restore_value(row["aggregation_state_json"].encode())
             for row in view.tables.scan(TableQuery(TABLES["checkpoints"], {"run_id": RUN}))
         ]
     assert {state["rows_done"] for state in states} == behind

@@ -9,7 +9,6 @@ from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.store.tables import TableQuery
-from tests.kernel.build import memory_ledger
 from tests.workers.pipelines.engine.random_pipelines import ListSink
 from tests.workers.pipelines.engine.running import RUN, go_on
 from workers.pipelines.engine.pipeline import Pipeline
@@ -17,13 +16,6 @@ from workers.pipelines.engine.resume import recorded_state
 from workers.pipelines.engine.run_records import RunRecords, row_name
 
 pytestmark = pytest.mark.spec("seed 003, Resume Flow")
-
-
-@pytest.fixture
-def ledger():
-    ledger = memory_ledger()
-    yield ledger
-    ledger.close()
 
 
 @pytest.fixture

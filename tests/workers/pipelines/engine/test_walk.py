@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from kernel.landscape.canonical_types import Canonical, restored, typed_data
+from kernel.landscape.canonical_types import Canonical, restore_value, typed_data
 from workers.pipelines.engine.events import (
     Arrived,
     Expanded,
@@ -74,9 +74,9 @@ def test_what_a_function_does_to_its_row_changes_no_other_branch_and_nothing_rec
     pipeline.sink(kept, name="s", after="second")
     pipeline.sink(kept, name="t", after="first")
     events = walked(pipeline, {"list": []})
-    outputs = {event.node: restored(event.output) for event in of_kind(events, Visited)}
+    outputs = {event.node: restore_value(event.output) for event in of_kind(events, Visited)}
     assert outputs == {"first": {"list": [1]}, "second": {"list": [1, 2]}}
-    arrived = {event.node: restored(event.data) for event in of_kind(events, Arrived)}
+    arrived = {event.node: restore_value(event.data) for event in of_kind(events, Arrived)}
     assert arrived == {"s": {"list": [1, 2]}, "t": {"list": [1]}}
 
 
@@ -96,7 +96,7 @@ def test_a_row_is_tried_again_with_longer_pauses_as_it_was_and_then_kept_with_it
     [arrived] = of_kind(events, Arrived)
     assert (arrived.node, arrived.how) == ("failed", "quarantined")
     error = {"type": "ValueError", "message": "touched 1 times"}
-    assert restored(arrived.data) == {"node": "fail", "row": {"n": 1}, "error": error}
+    assert restore_value(arrived.data) == {"node": "fail", "row": {"n": 1}, "error": error}
 
 
 def test_a_row_that_is_refused_is_not_tried_again():
@@ -128,7 +128,7 @@ def test_a_gate_that_names_no_way_of_its_own_fails(label):
     pipeline.sink(kept, name="s", after=gate["a"])
     events = walked(pipeline, {})
     assert [type(event) for event in events] == [Visited, Failed]
-    assert "its ways are a" in restored(events[-1].error)["message"]
+    assert "its ways are a" in restore_value(events[-1].error)["message"]
 
 
 def test_expanded_rows_are_joined_each_with_its_own():
@@ -144,7 +144,7 @@ def test_expanded_rows_are_joined_each_with_its_own():
     assert len(of_kind(events, Expanded)) == 1
     assert len(of_kind(events, Forked)) == 3
     assert len(of_kind(events, Merged)) == 3
-    arrived = [restored(event.data)["both"] for event in of_kind(events, Arrived)]
+    arrived = [restore_value(event.data)["both"] for event in of_kind(events, Arrived)]
     assert arrived == [[0, 0], [1, 1], [2, 2]]
 
 
@@ -160,7 +160,7 @@ def test_a_join_without_one_of_its_branches_fails_unless_it_may(needs_all):
     pipeline.sink(kept, name="s")
     pipeline.sink(kept, name="t", after=gate["c"])
     events = walked(pipeline, {})
-    arrived = {event.node: restored(event.data) for event in of_kind(events, Arrived)}
+    arrived = {event.node: restore_value(event.data) for event in of_kind(events, Arrived)}
     assert arrived == ({"t": {}} if needs_all else {"t": {}, "s": {"count": 1}})
     assert len(of_kind(events, Failed)) == needs_all
 
@@ -176,7 +176,7 @@ def test_a_schema_gives_rows_their_types_and_sends_what_is_not_valid_to_the_sink
     pipeline.sink(kept, name="s")
     pipeline.sink(kept, name="invalid")
     [_, arrived] = walked(pipeline, {"at": "2026-01-02T03:04:05", "n": "7"})
-    assert restored(arrived.data) == {"year": 2026, "n": 7}
+    assert restore_value(arrived.data) == {"year": 2026, "n": 7}
     [failed, kept_row] = walked(pipeline, {"at": "yesterday", "n": 1})
     assert (failed.node, kept_row.node) == ("source", "invalid")
 
@@ -195,11 +195,11 @@ def test_a_model_is_asked_on_record_and_its_answer_is_held_against_its_type():
     pipeline.sink(kept, name="s")
     [visited, _] = walked(pipeline, {"text": "known"})
     [call] = visited.calls
-    assert restored(call.response) == {"text": '{"label": "sure"}'}
-    assert restored(visited.output) == {"label": "sure"}
+    assert restore_value(call.response) == {"text": '{"label": "sure"}'}
+    assert restore_value(visited.output) == {"label": "sure"}
     [visited, failed] = walked(pipeline, {"text": "unknown"})
     assert len(visited.calls) == 1
-    assert restored(failed.error)["type"] == "ValidationError"
+    assert restore_value(failed.error)["type"] == "ValidationError"
 
 
 def test_a_call_that_raises_is_on_record_with_its_error():
@@ -211,7 +211,7 @@ def test_a_call_that_raises_is_on_record_with_its_error():
     pipeline.transform(look_up)
     pipeline.sink(kept, name="s")
     [visited, _] = walked(pipeline, {"url": "/"})
-    assert restored(visited.calls[0].error)["type"] == "ZeroDivisionError"
+    assert restore_value(visited.calls[0].error)["type"] == "ZeroDivisionError"
     assert visited.calls[0].response is None
 
 
@@ -227,7 +227,7 @@ def test_a_node_makes_so_many_calls_for_a_row_and_no_more():
     pipeline.sink(kept, name="s")
     assert [event.node for event in walked(pipeline, {"calls": CALLS_MAX})] == ["call", "s"]
     [visited, *_] = walked(pipeline, {"calls": CALLS_MAX + 1})
-    assert restored(visited.error)["message"] == "more than 1000 calls"
+    assert restore_value(visited.error)["message"] == "more than 1000 calls"
 
 
 def test_a_row_that_becomes_too_many_is_given_up_as_a_whole():

@@ -1,0 +1,232 @@
+"""Measures what the dashboard costs a gateway: charts, the snapshot, and each page.
+
+    python -m tests.bench.bench_dashboard [--requests 1000000] [--sessions 1000000] [--seconds 30]
+
+Everything is CPU time of a process that does nothing else, with a Redis of its own beside it:
+sampling for charts and taking the snapshot once a second, as a share of a core, at 12,000 open
+requests and 8 queues; and one answer of each page at very many requests. The ledgers are filled
+past the kernel (`bench_request_search.py`).
+"""
+
+import argparse
+import re
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
+
+import anyio
+import anyio.to_thread
+from redis.asyncio import Redis
+
+from actors.sharding.held_shards import HeldShards
+from kernel.ledger import schema
+from kernel.ledger.chart_blocks import RESOLUTIONS, ChartBlock, put_blocks
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import Fence
+from kernel.ledger.sqlite.store import SqliteStore
+from queues.embedded.server import EmbeddedRedis, find_server
+from queues.queue.items import NewItem
+from queues.queue.priorities import PRIORITIES
+from queues.queue.work_queue import WorkQueue
+from tests.bench.bench_request_search import QUEUES, filled
+from tests.bench.report import note
+from tests.workers.api.door import SESSION, Door, claim, running_door, source, understanding
+from workers.dashboard.pages import ROUTES
+from workers.environment.system_host import system_host
+from workers.gateway.dashboard_source import LiveSource
+from workers.gateway.loops.chart_sampling import ChartSampling, CommitSamples
+from workers.gateway.wiring import writing
+from workers.views.chart_samples import MEASURES, SampleBlock, Series
+
+OPEN = 12_000
+OPEN_SHARE = 20
+"""Of so many requests one is open, as `bench_request_search` fills."""
+
+QUEUES_IN_ALL = 8
+SHARE_OF_CHARTS = 0.5
+SHARE_OF_SNAPSHOT = 2.0
+PAGE_MS = 100.0
+SNAPSHOTS = 20
+PAGES = 5
+
+
+def add_sessions(ledger: Ledger, first: int, count: int) -> None:
+    """Add the summaries of belief sessions."""
+    for start in range(first, first + count, 5000):
+        rows = [
+            {
+                "session_id": str(UUID(int=number + 1)),
+                "title": f"Case {number}",
+                "n_universe": 20,
+                "n_survivors": 3,
+                "n_events": 4,
+                "head_event_hash": "0" * 64,
+                "survivors_shown": b'["a","b","c"]',
+                "updated_at_us": 1_700_000_000_000_000 + number,
+                "terminated": None,
+                "successor_id": None,
+            }
+            for number in range(start, min(start + 5000, first + count))
+        ]
+        with ledger.store.transaction() as tables:
+            tables.insert_many(schema.belief_sessions, rows)
+
+
+@asynccontextmanager
+async def gateway(path: Path, redis: Redis) -> AsyncIterator[Door]:
+    """Run a gateway on a ledger, with as many queues as are measured."""
+    async with running_door(SqliteStore(path), host=system_host(), redis=redis) as door:
+        queues = door.services.work.queues
+        for number in range(QUEUES_IN_ALL - len(queues)):
+            name = f"queue-{number}"
+            queues[name] = WorkQueue(redis, name, priorities=PRIORITIES)
+        yield door
+
+
+async def share_of(run: Callable[[], Awaitable[object]], times: int, interval_s: float) -> float:
+    """Return the CPU of something that is done each so many seconds, in per cent of a core."""
+    await run()
+    began_s = time.process_time()
+    for _ in range(times):
+        await run()
+    return (time.process_time() - began_s) / times / interval_s * 100
+
+
+def line(name: str, value: float, unit: str, bound: float) -> None:
+    note(f"{name:60} {value:9.3f} {unit}{'  OVER' if value > bound else ''}")
+
+
+async def measure_charts(door: Door, seconds: int) -> None:
+    """Sample as a gateway does, once a second."""
+    held_shards = HeldShards(1)
+    held_shards.add([Fence(0, 1, "g")])
+    commits = CommitSamples()
+    sampling = ChartSampling(
+        door.ledger,
+        writing(door.committer),
+        commits,
+        door.services.work.queues,
+        held_shards,
+        "1",
+    )
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    with anyio.move_on_after(seconds):
+        await sampling.run()
+    share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s) * 100
+    line(f"charts, {QUEUES_IN_ALL} queues, {seconds} s", share, "%", SHARE_OF_CHARTS)
+
+
+async def measure_snapshot(door: Door, sessions: int) -> None:
+    source = LiveSource(door.services, 4)
+    await source.read()  # what was before it began is counted once
+    share = await share_of(source.read, SNAPSHOTS, 1.0)
+    line(f"snapshot a second, {sessions:,} sessions", share, "%", SHARE_OF_SNAPSHOT)
+
+
+def count_a_month(ledger: Ledger) -> None:
+    """Fill every block of charts, as a gateway has after thirty days."""
+    now_s = ledger.host.now_us() // 1_000_000
+    for resolution in RESOLUTIONS.values():
+        newest_s = resolution.start_of(now_s) - resolution.block_s
+        series: dict[Series, list[int]] = {
+            (measure, f"queue-{number}" if row.of_queue else ""): [
+                sample * (number + 1) for sample in range(resolution.samples)
+            ]
+            for measure, row in MEASURES.items()
+            for number in range(QUEUES_IN_ALL if row.of_queue else 1)
+        }
+        samples = SampleBlock(resolution, newest_s, series=series).to_bytes()
+        starts = (newest_s - number * resolution.block_s for number in range(resolution.slots))
+        with ledger.transaction() as transaction:
+            put_blocks(
+                transaction,
+                [ChartBlock(resolution.sample_s, 0, start_s, samples) for start_s in starts],
+            )
+
+
+async def measure_pages(door: Door) -> None:
+    """Ask for each page, of things that are there."""
+    await door.declare(SESSION, "a", "b", "c")
+    made = await door.operate(
+        source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1")
+    )
+    of_queue = {"queue": QUEUES[0], "limit": 1}
+    listed = (await door.http.get("/v1/requests", params=of_queue)).json()["requests"]
+    await anyio.to_thread.run_sync(count_a_month, door.ledger)
+    names = {
+        "queue": QUEUES[0],
+        "request_id": listed[0]["request_id"],
+        "session_id": SESSION,
+        "operation_id": made[-1]["operation_id"],
+        "worker_id": "w-1",
+        "run_id": "run-1",
+        "token_id": "token-1",
+        "bulk_number": "1",
+        "route_id": "enqueue_v1_queues__queue__requests_post",
+        "name": "ErrorBody",
+    }
+    paths = ["/", "/?span=day", "/?span=month", "/v1/charts?span=month"]
+    paths += [
+        re.sub(r"\{(\w+)(?::\w+)?\}", lambda part: names[part[1]], route.path)
+        for route in ROUTES
+        if route.method == "GET"
+    ]
+    paths += [f"/queues/{QUEUES[0]}?span=month", "/requests?state=open", "/requests?words=nothing"]
+    paths += ["/search?q=item-3", "/requests?tag=plan%3Dfree&state=dead_letter"]
+    paths += ["/bulk-operations/preview?verb=requeue&queue=" + QUEUES[0]]
+    for path in paths:
+        await door.http.get(path)
+        taken = []
+        for _ in range(PAGES):
+            began_s = time.process_time()
+            answer = await door.http.get(path)
+            taken.append((time.process_time() - began_s) * 1000)
+        line(f"{answer.status_code} {path[:54]}", min(taken), "ms", PAGE_MS)
+
+
+async def measure(options: argparse.Namespace, folder: Path, redis_url: str) -> None:
+    small, large = folder / "small.db", folder / "large.db"
+    ledger = filled(SqliteStore(small), OPEN * OPEN_SHARE)
+    add_sessions(ledger, 0, 200)
+    ledger.close()
+    redis = Redis.from_url(redis_url)
+    async with gateway(small, redis) as door:
+        for start in range(0, OPEN // len(QUEUES), 1000):
+            for name in QUEUES:
+                queue = door.services.work.queues[name]
+                priority, numbers = queue.priorities[-1].name, range(start, start + 1000)
+                await queue.enqueue_many(
+                    [NewItem(f"i-{number}", priority, "c", b"{}") for number in numbers]
+                )
+        await measure_charts(door, options.seconds)
+        await measure_snapshot(door, 200)
+        await anyio.to_thread.run_sync(add_sessions, door.ledger, 200, options.sessions - 200)
+        await measure_snapshot(door, options.sessions)
+    note(f"{options.requests:,} requests, of which one in {OPEN_SHARE} is open:")
+    filled(SqliteStore(large), options.requests).close()
+    redis = Redis.from_url(redis_url)
+    async with gateway(large, redis) as door:
+        await measure_pages(door)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=int, default=30)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="dashboard-") as name:
+        folder = Path(name)
+        server = EmbeddedRedis(folder, find_server())
+        server.start()
+        try:
+            anyio.run(measure, options, folder, server.url)
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()
