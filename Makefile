@@ -15,20 +15,20 @@ PARALLEL := -n $(PROCESSES) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check coverage matrix lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test test-fast check coverage matrix lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto blocking lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP) ## Install everything into .venv
 
-$(STAMP): pyproject.toml uv.lock deploy/requirements.txt
+$(STAMP): pyproject.toml workers/client/pyproject.toml uv.lock deploy/requirements.txt
 	@if command -v uv >/dev/null 2>&1; then \
 		uv sync --quiet --locked; \
 	else \
 		test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV); \
 		$(BIN)/python -m pip install --quiet --require-hashes -r deploy/requirements.txt; \
-		$(BIN)/python -m pip install --quiet --no-deps -e .; \
+		$(BIN)/python -m pip install --quiet --no-deps -e . -e workers/client; \
 	fi
 	@touch $@
 
@@ -104,7 +104,7 @@ mutants: $(STAMP) ## Change the rules one by one, and see which change no test n
 
 nightly: $(STAMP) ## What takes longer: the tests with examples of this night, every fault on each shape of Redis, an hour of fuzz
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(PARALLEL) tests/properties tests/kernel tests/workers/api $(ARGS)
-	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(PARALLEL) -m nightly
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(PARALLEL) -m "nightly or timed"
 	@for shape in single sentinels cluster; do $(BIN)/python -m tests.chaos.run --shape $$shape || exit 1; done
 	@$(BIN)/python -m tests.fuzz.run --minutes 60
 
@@ -140,11 +140,17 @@ revision: $(STAMP) ## After a change of the ledger's schema, once it was release
 	@$(BIN)/python -m tests.revisions revision "$(NAME)"
 
 proto: $(STAMP) ## Write workers/tee/tee_pb2* from tee.proto
-	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. workers/tee/tee.proto
+	@mkdir -p $(VENV)/proto && $(BIN)/python -m grpc_tools.protoc -Irotulus=. \
+		--python_out=$(VENV)/proto --pyi_out=$(VENV)/proto rotulus/workers/tee/tee.proto
+	@mv $(VENV)/proto/rotulus/workers/tee/* workers/tee
+
+blocking: $(STAMP) ## Write workers/client/blocking.py from the client for event loops
+	@$(BIN)/python -m tests.blocking_client > workers/client/blocking.py.new && \
+		mv workers/client/blocking.py.new workers/client/blocking.py
 
 lock: ## Renew uv.lock and the list that pip reads (needs uv)
 	uv lock
-	uv export --quiet --frozen --all-groups --no-emit-project --format requirements-txt -o deploy/requirements.txt
+	uv export --quiet --frozen --all-groups --no-emit-project --no-emit-package rotulus-client --format requirements-txt -o deploy/requirements.txt
 
 clean: ## Remove what the targets made, the environment included
 	rm -rf $(VENV) .venv-3.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
