@@ -22,18 +22,23 @@ import anyio.to_thread
 from redis.asyncio import Redis
 
 from actors.sharding.held_shards import HeldShards
+from kernel.landscape.recorder import Recorder
 from kernel.ledger import schema
 from kernel.ledger.chart_blocks import RESOLUTIONS, ChartBlock, put_blocks
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence
 from kernel.ledger.sqlite.store import SqliteStore
 from queues.embedded.server import EmbeddedRedis, find_server
+from queues.fleet.worker_heartbeats import WorkerBeat
 from queues.queue.items import NewItem
 from queues.queue.priorities import PRIORITIES
 from queues.queue.work_queue import WorkQueue
 from tests.bench.bench_request_search import QUEUES, filled
 from tests.bench.report import note
+from tests.kernel.bindings.routed import selector
+from tests.kernel.landscape.runs import whole_run
 from tests.workers.api.door import SESSION, Door, claim, running_door, source, understanding
+from workers.client.source_bindings import SourceBindings
 from workers.dashboard.pages import ROUTES
 from workers.environment.system_host import system_host
 from workers.gateway.dashboard_source import LiveSource
@@ -46,6 +51,8 @@ OPEN_SHARE = 20
 """Of so many requests one is open, as `bench_request_search` fills."""
 
 QUEUES_IN_ALL = 8
+RUN = "run-1"
+BINDING = "b-1"
 SHARE_OF_CHARTS = 0.5
 SHARE_OF_SNAPSHOT = 2.0
 PAGE_MS = 100.0
@@ -147,27 +154,55 @@ def count_a_month(ledger: Ledger) -> None:
             )
 
 
-async def measure_pages(door: Door) -> None:
-    """Ask for each page, of things that are there."""
+def record_run(ledger: Ledger) -> str:
+    """Record a run that ended, and return a token of it."""
+    recorder = Recorder(ledger)
+    token_id: str = whole_run(recorder, RUN)["token"]["token_id"]
+    recorder.complete_run(RUN)
+    return token_id
+
+
+async def furnished(door: Door) -> dict[str, str]:
+    """Make one thing for each page that is about one, and return what each is asked for by."""
     await door.declare(SESSION, "a", "b", "c")
     made = await door.operate(
         source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1")
     )
+    async with door.client() as client:
+        meaning = {
+            "selector_list": {"include": [selector("source_kind", "docket")]},
+            "target_kind": "court_disposition_observation",
+            "corpus_id": "corpus",
+        }
+        await SourceBindings(client).create(BINDING, {**meaning, "title": BINDING})
     of_queue = {"queue": QUEUES[0], "limit": 1}
     listed = (await door.http.get("/v1/requests", params=of_queue)).json()["requests"]
+    token_id = await anyio.to_thread.run_sync(record_run, door.ledger)
+    beat = WorkerBeat("w-1", 7, tuple(QUEUES), 2, 0, 10, 3, 1)
+    await door.services.work.heartbeats.beat(beat, 3_600_000)
+    bulk = {"verb": "requeue", "filter": {"state": "standing"}, "reason": "measured"}
+    begun = (await door.http.post("/v1/bulk-operations", json=bulk)).json()
     await anyio.to_thread.run_sync(count_a_month, door.ledger)
-    names = {
+    return {
         "queue": QUEUES[0],
         "request_id": listed[0]["request_id"],
         "session_id": SESSION,
         "operation_id": made[-1]["operation_id"],
+        "node_id": "u-1",
+        "binding_id": BINDING,
+        "source_event_id": "s-1",
         "worker_id": "w-1",
-        "run_id": "run-1",
-        "token_id": "token-1",
-        "bulk_number": "1",
+        "run_id": RUN,
+        "token_id": token_id,
+        "bulk_number": str(begun["bulk_number"]),
         "route_id": "enqueue_v1_queues__queue__requests_post",
         "name": "ErrorBody",
     }
+
+
+async def measure_pages(door: Door) -> None:
+    """Ask for each page, of things that are there."""
+    names = await furnished(door)
     paths = ["/", "/?span=day", "/?span=month", "/v1/charts?span=month"]
     paths += [
         re.sub(r"\{(\w+)(?::\w+)?\}", lambda part: names[part[1]], route.path)
@@ -176,6 +211,12 @@ async def measure_pages(door: Door) -> None:
     ]
     paths += [f"/queues/{QUEUES[0]}?span=month", "/requests?state=open", "/requests?words=nothing"]
     paths += ["/search?q=item-3", "/requests?tag=plan%3Dfree&state=dead_letter"]
+    ids = [names[each] for each in ("request_id", "operation_id", "session_id", "run_id")]
+    ids += [names["token_id"], "u-1"]
+    for each in ids:
+        paths += [f"/search?q={each}", f"/explain?id={each}"]
+    paths += ["/search?q=nothing+at+all", f"/search?q={names['request_id'][:6]}"]
+    paths += ["/nodes/u-1?at=3", f"/sessions/{SESSION}?at=3", "/?at=3"]
     paths += ["/bulk-operations/preview?verb=requeue&queue=" + QUEUES[0]]
     for path in paths:
         await door.http.get(path)
@@ -206,7 +247,9 @@ async def measure(options: argparse.Namespace, folder: Path, redis_url: str) -> 
         await anyio.to_thread.run_sync(add_sessions, door.ledger, 200, options.sessions - 200)
         await measure_snapshot(door, options.sessions)
     note(f"{options.requests:,} requests, of which one in {OPEN_SHARE} is open:")
-    filled(SqliteStore(large), options.requests).close()
+    ledger = filled(SqliteStore(large), options.requests)
+    add_sessions(ledger, 0, options.sessions)
+    ledger.close()
     redis = Redis.from_url(redis_url)
     async with gateway(large, redis) as door:
         await measure_pages(door)

@@ -35,6 +35,7 @@ READ_ALWAYS: Final = (
     "/v1/charts?span=day&queue=binding-evaluation",
     "/v1/operator-log?limit=5",
     "/v1/reviews/decided?limit=5",
+    "/v1/search?text=source-sha",
     "/v1/authority/backfill",
     "/v1/bindings?limit=5",
     "/v1/bindings?after=b&limit=5",

@@ -50,6 +50,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "top": "Watch what needs attention, queues and workers, live.",
         "queues": "Show the queues; pause, resume, requeue, dismiss, cancel.",
         "show": "Look at what was decided: log, sessions, operations, nodes.",
+        "search": "Find what a text names, or where it occurs.",
         "audit": "Ask what was done, why, and what undoing it would take.",
         "explain": "Explain an id: where it comes from, back to the words.",
         "landscape": "List runs and report on them; seal one, purge payloads.",

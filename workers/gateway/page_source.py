@@ -6,7 +6,6 @@ What a page shows comes from the views that every door shares.
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 
 import structlog
@@ -104,7 +103,6 @@ from workers.views.run_pages import (
     runs_picture,
     token_picture,
 )
-from workers.views.search import ROWS_MAX as SEARCH_ROWS_MAX
 from workers.views.search import SearchResults, SearchSubject, named_subject, search_results
 from workers.views.session_lists import NewestSessionsDocument, find_sessions
 from workers.views.sessions import SessionView, session_view
@@ -197,22 +195,20 @@ class LivePages:
         return await reviews.decide(self._services.write, decision)
 
     async def subject(self, text: str) -> SearchSubject | None:
-        """Return the one thing that a text names, a living worker too."""
-        subject = await self._services.read(lambda view: named_subject(view, text))
-        if subject is None and text in await self._worker_ids():
-            return SearchSubject("worker", text)
-        return subject
+        """Return the one thing on the record that a text names."""
+        return await self._services.read(lambda view: named_subject(view, text))
 
     async def search(self, text: str) -> SearchResults:
-        """Return where a text occurs, in the ids of living workers too."""
-        results = await self._services.read(lambda view: search_results(view, text))
-        ids = [each for each in await self._worker_ids() if text.casefold() in each.casefold()]
-        return replace(results, workers=tuple(ids[:SEARCH_ROWS_MAX]))
+        """Return where a text occurs on the record."""
+        return await self._services.read(lambda view: search_results(view, text))
 
-    async def _worker_ids(self) -> list[str]:
+    async def workers_like(self, text: str) -> list[str]:
+        """Return the ids of living workers that have a text; none where Redis does not answer."""
+        beats: list[WorkerBeat] = []
         with suppress(QueueError):
-            return [beat.worker_id for beat in await self._services.work.heartbeats.alive()]
-        return []
+            beats = await self._services.work.heartbeats.alive()
+        words = text.casefold()
+        return [beat.worker_id for beat in beats if words in beat.worker_id.casefold()]
 
     async def queue(
         self, name: str, search: RequestSearch, after: int | None, dead_after: int | None

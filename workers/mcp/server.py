@@ -80,15 +80,16 @@ def _result(text: bytes, *, is_error: bool) -> CallToolResult:
 
 
 def _listed_tool(name: str, tool: type[Tool]) -> ListedTool:
+    # To a tool that only reads the other two hints mean nothing, and each costs a model's reading.
+    of_writing = {"destructiveHint": False, "idempotentHint": True} if tool.writes else {}
     return ListedTool(
         name=name,
         description=(tool.__doc__ or "").replace("\n    ", "\n").strip(),
         inputSchema=_listing_of(_schema_of(tool)),
         annotations=ToolAnnotations(
             readOnlyHint=not tool.writes,
-            destructiveHint=False,
-            idempotentHint=True,
             openWorldHint=False,
+            **of_writing,
         ),
     )
 

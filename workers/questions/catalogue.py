@@ -21,6 +21,7 @@ from workers.questions import (
     reviews,
     run_records,
     runs,
+    search,
     sessions,
     thoughts,
 )
@@ -44,6 +45,7 @@ _ALL: tuple[type[Question], ...] = (
     operations.ListLog,
     nodes.GetNode,
     nodes.ExplainAuthority,
+    search.Search,
     activity.GetRecentActivity,
     explanations.ExplainToken,
     charts.GetCharts,

@@ -1,14 +1,21 @@
 """Finds what a text names on the record, or else where it occurs; every list is bounded.
 
-A text that is an id, a queue, a number of a row or the key of one request names one thing. Any
-other is compared with the keys, items, tags and error signatures of requests along their indexes,
-and as words with reasons of requests, with sessions, runs and queues, the newest first.
+A text that is an id, a queue, a number of a row or the key of one request names one thing. It is
+compared with the keys, items, tags and error signatures of requests, and with the beginnings of
+ids, items and tags, along their indexes; and as words with reasons of requests, with sessions, runs
+and queues, the newest first. Keys of producers are no column, so a key is found when it is whole.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
+from kernel.audit.beginnings import (
+    IdKind,
+    ids_beginning,
+    item_keys_beginning,
+    tags_beginning,
+)
 from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditFilter, OperationEntryDocument
 from kernel.audit.provenance_steps import resolve_name
@@ -29,7 +36,7 @@ ROWS_MAX: Final = 10
 RUNS_SCANNED_MAX: Final = 200
 _DIGITS_MAX = len(str(SEQUENCE_MAX))
 
-SubjectKind = Literal["queue", "request", "operation", "session", "run", "worker", "record"]
+SubjectKind = IdKind | Literal["queue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,16 @@ class RequestMatches:
 
 @dataclass(frozen=True, slots=True)
 class SearchResults:
-    """Where a text occurs."""
+    """Where a text occurs, at most `ROWS_MAX` of each."""
+
+    beginning: tuple[SearchSubject, ...]
+    """Things whose ids begin with it and go on, in the order of their ids."""
+
+    item_keys: tuple[str, ...]
+    """Keys of items of requests that begin with it and go on."""
+
+    tags: tuple[str, ...]
+    """Tags of requests that begin with it and go on."""
 
     requests: tuple[RequestMatches, ...]
     sessions: tuple[SessionSummaryDocument, ...]
@@ -66,8 +82,6 @@ class SearchResults:
 
     runs: tuple[str, ...]
     queues: tuple[str, ...]
-    workers: tuple[str, ...] = ()
-    """Living ones; none where Redis does not answer."""
 
     @property
     def is_empty(self) -> bool:
@@ -127,6 +141,9 @@ def search_results(view: LedgerView, text: str) -> SearchResults:
     runs = runs_page(view, status=None, before_us=None, limit=RUNS_SCANNED_MAX).runs
     run_ids = [row["run_id"] for row in runs if words in row["run_id"].casefold()]
     return SearchResults(
+        tuple(SearchSubject(*each) for each in ids_beginning(view, text, ROWS_MAX)),
+        tuple(item_keys_beginning(view, text, ROWS_MAX)),
+        tuple(tags_beginning(view, text, ROWS_MAX)),
         tuple(_request_matches(view, text)),
         tuple(sessions),
         tuple(entry.document() for entry in written.entries),

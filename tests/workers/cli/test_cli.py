@@ -375,6 +375,15 @@ def test_show_operation_and_node_print_json(folder: DataFolder):
     one_line_error(rotulus("show", "node", "nothing"), "not_found")
 
 
+def test_search_says_how_a_text_is_met_and_in_what(folder: DataFolder):
+    [operation_id] = {row["operation_id"] for row in printed("show", "log", "--json")["rows"][:1]}
+    _, *rows = rotulus("search", operation_id).stdout.splitlines()
+    assert " ".join(rows[0].split()) == f"its name operation {operation_id}"
+    _, *rows = rotulus("search", operation_id[:-1]).stdout.splitlines()
+    assert f"id begins so operation {operation_id}" in {" ".join(row.split()) for row in rows}
+    assert rotulus("search", "\U0010ffff").stdout.startswith("nothing on the record")
+
+
 def test_show_extractions_lists_runs_and_the_fields_of_a_source(folder: DataFolder):
     assert printed("show", "extractions", "--json") == {"runs": [], "next_after": None}
     assert printed("show", "source", "s-1")["fields"] == {}

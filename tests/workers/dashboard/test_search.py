@@ -10,6 +10,7 @@ from kernel.work.contents import BINDING_QUEUE
 from tests.kernel.landscape.runs import whole_run
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import SESSION, Door, claim, source, understanding
+from workers.views.search import ROWS_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +88,47 @@ async def test_where_a_text_occurs_is_listed(door: Door):
     assert "Runs" not in sessions.partition("<main")[2]
     assert '/runs/run-1"' in await listed(door, "RUN-")
     assert f'/queues/{BINDING_QUEUE}"' in await listed(door, "evaluation")
+
+
+async def test_what_begins_with_a_text_is_listed_in_the_order_of_its_ids(door: Door):
+    ids = await filled(door)
+
+    async def beginning(text: str) -> list[tuple[str, str]]:
+        answer = await door.http.get("/v1/search", params={"text": text})
+        results = answer.json()["results"]
+        return [
+            *((each["kind"], each["name"]) for each in results["beginning"]),
+            *(("tag", each) for each in results["tags"]),
+            *(("item", each) for each in results["item_keys"]),
+        ]
+
+    requests = sorted(ids[name] for name in ("request", "dead"))
+    assert await beginning(f"request:{BINDING_QUEUE}:") == [("request", each) for each in requests]
+    # What has the whole text as its id is named, and does not begin with it and go on.
+    assert await beginning(requests[0][:-1]) == [("request", requests[0])]
+    assert await beginning(requests[0]) == []
+    assert await beginning(SESSION[:12]) == [("session", SESSION)]
+    assert await beginning("run") == [("run", "run-1")]
+    assert await beginning("customer=") == [("tag", "customer=acme")]
+    assert ("record", "u-1") in await beginning("u")
+    assert ("operation", ids["operation"]) in await beginning(ids["operation"][:12])
+    assert await beginning("\U0010ffff") == []
+    page = await listed(door, SESSION[:12])
+    assert f'/sessions/{SESSION}"' in page.partition("Ids that begin so")[2]
+    assert "tag=customer%3Dacme" in (await listed(door, "customer=a"))
+
+
+async def test_items_are_listed_by_their_beginnings_and_never_many(door: Door):
+    await enqueued(door, BINDINGS, *(binding(f"k-{n:02}") for n in range(30)))
+    found = (await door.http.get("/v1/search", params={"text": "k-"})).json()
+    every = [
+        each["item_key"]
+        for each in (await door.http.get("/v1/requests")).json()["requests"]
+        if each["item_key"].startswith("k-")
+    ]
+    assert found["results"]["item_keys"] == sorted(every)[:ROWS_MAX]
+    begun = (await door.http.get("/v1/search", params={"text": "request:"})).json()
+    assert len(begun["results"]["beginning"]) == ROWS_MAX
 
 
 async def test_a_text_that_occurs_nowhere_says_what_to_do(door: Door):

@@ -62,6 +62,7 @@ async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
     [node_id] = await ask.values(UNDERSTANDING)
     await call("explain_authority", node_id=node_id)
     await call("get_node", node_id=node_id)
+    await call("search", text=node_id)
     await call("get_source_fields", source_ref=node_id)
     await call("list_adjudications")
     await call("list_reviews", kind="outcome")

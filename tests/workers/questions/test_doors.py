@@ -34,6 +34,7 @@ ANSWERED: list[tuple[str, dict[str, Any], str]] = [
     ("list_log", {"after": 210, "limit": 9}, "show log"),
     ("get_node", {"node_id": "cu-a"}, "show node"),
     ("explain_authority", {"node_id": "cu-a"}, "audit authority"),
+    ("search", {"text": "cu-"}, "search"),
     ("list_costs", {"limit": 2}, "audit costs"),
     ("list_adjudications", {"state": "resolved", "limit": 2}, "audit adjudications"),
     ("list_reviews", {"kind": "outcome", "limit": 2}, "review queue"),

@@ -1,7 +1,7 @@
 """Searches everything for a text: one thing of that name is shown at once, others are listed."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.filters import query_of, text_of
 from workers.dashboard.pages.page import Pages, in_url, relative_root
-from workers.views.search import SearchSubject, SubjectKind
+from workers.views.search import ROWS_MAX, SearchSubject, SubjectKind
 
 _PATHS: Final[Mapping[SubjectKind, str]] = {
     "queue": "queues/{name}",
@@ -17,7 +17,6 @@ _PATHS: Final[Mapping[SubjectKind, str]] = {
     "operation": "operations/{name}",
     "session": "sessions/{name}",
     "run": "runs/{name}",
-    "worker": "workers/{name}",
     "record": "explain?id={name}",
 }
 CRITERIA: Final = {
@@ -33,15 +32,22 @@ CRITERIA: Final = {
 async def show(pages: Pages, request: Request) -> Response:
     """Answer with the page of what the text names, or with a list of where it occurs."""
     text = text_of(request.query_params, "q")
-    context = {"text": text, "results": None, "criteria": CRITERIA, "query_of": query_of}
+    context: dict[str, Any] = {
+        "text": text,
+        "results": None,
+        "criteria": CRITERIA,
+        "query_of": query_of,
+    }
+    context |= {"path_of": _path, "workers": []}
     if text is None:
         return await pages.answer(request, "search", context)
     subject = await pages.source.subject(text)
-    if subject is not None:
-        place = f"{relative_root(request)}/{_path(subject)}"
-        return RedirectResponse(place, 303, headers=PAGE)
-    results = await pages.source.search(text)
-    return await pages.answer(request, "search", context | {"results": results})
+    workers: Sequence[str] = () if subject is not None else await pages.source.workers_like(text)
+    if subject is not None or text in workers:
+        place = f"workers/{in_url(text)}" if subject is None else _path(subject)
+        return RedirectResponse(f"{relative_root(request)}/{place}", 303, headers=PAGE)
+    context |= {"results": await pages.source.search(text), "workers": workers[:ROWS_MAX]}
+    return await pages.answer(request, "search", context)
 
 
 def _path(subject: SearchSubject) -> str:

@@ -124,6 +124,10 @@ class PageSource(Protocol):
         """Return where a text occurs."""
         ...
 
+    async def workers_like(self, text: str) -> Sequence[str]:
+        """Return the ids of living workers that have a text."""
+        ...
+
     async def queue(
         self, name: str, search: RequestSearch, after: int | None, dead_after: int | None
     ) -> QueueSummary | None:
