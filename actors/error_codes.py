@@ -218,6 +218,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "batch_review_not_recorded": ErrorCode(422, "request"),
         "batch_review_too_large": ErrorCode(413, "request"),
         "review_decided_meanwhile": ErrorCode(409, "request"),
+        "review_item_incomplete": ErrorCode(422, "request"),
+        "review_item_unknown": ErrorCode(404, "request"),
         # Undoing and replaying.
         "operation_not_found": ErrorCode(404, "request"),
         "epoch_not_found": ErrorCode(404, "request"),

@@ -6,9 +6,9 @@ its record are durable together, and one item that is refused changes nothing fo
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Literal, NotRequired, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
@@ -22,8 +22,9 @@ from actors.orchestrator.intents import (
     ReviewMembership,
 )
 from kernel.ledger.ledger import Document
-from kernel.migration.job import discard
+from kernel.migration.review_items import discard, take
 from kernel.model.dumped import DumpOf
+from kernel.model.envelope import ItemDecision
 from kernel.model.result import RejectedResult
 from kernel.model.stated_receipts import BatchReviewOperation, ReviewedItem, ReviewFailure
 from kernel.records.conflicts.adjudications import resolution_of
@@ -207,6 +208,22 @@ class DismissOutcomeUnit:
             raise ReviewRefused("review_decided_meanwhile", message, "receipt_id")
         return discard(
             context.kernel, context.transaction, self.receipt_id, self.reason, self.decided_by
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TakeItemUnit:
+    """Submit what a conflict or migration holds back, because a person takes it."""
+
+    receipt_id: str
+    decision: ItemDecision
+    supplied: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that migration lacks."""
+
+    def run(self, context: CommitContext) -> Submitted:
+        """Submit it as the user's; raises what `take` does."""
+        return take(
+            context.kernel, context.transaction, self.receipt_id, self.decision, self.supplied
         )
 
 

@@ -30,6 +30,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.quarantine import LogQuarantine, range_document
 from kernel.ledger.store.keys import key_names
 from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.supersession import lite_document
 from kernel.model.numbers import SEQUENCE_MAX
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.records.conflicts.adjudications import ITEM_KIND, outcomes_to_review
@@ -302,19 +303,26 @@ def _outcome(view: LedgerView, receipt: Document) -> OpenReviewDocument:
 
 
 def _adjudication(view: LedgerView, kind: ReviewKind, receipt: Document) -> OpenReviewDocument:
-    envelope: Document = receipt.get("envelope") or {}
-    effects = [effect.get("payload") for effect in envelope.get("primitive_effects", ())]
+    envelope = receipt.get("envelope") or _lite(view, receipt)
+    effects = [effect.get("payload") for effect in envelope.get("primitive_effects") or ()]
     stated = next((each for each in effects if isinstance(each, dict)), {})
-    sources = dict.fromkeys(envelope.get("source_refs", ()), "the source")
+    sources = dict.fromkeys(envelope.get("source_refs") or (), "the source")
+    record = {name: value for name, value in receipt.items() if name not in _OF_RECEIPT}
     return {
         "kind": kind,
         "record_id": receipt["receipt_id"],
         "waits_since": receipt["emitted_at"],
         "reason": receipt.get("reason_code"),
-        "record": {name: value for name, value in receipt.items() if name not in _OF_RECEIPT},
+        "record": record | {"envelope": envelope},
         "passages": passages_of(view, stated, sources),
         "read_by": None if not envelope else reader_of_envelope(envelope),
     }
+
+
+def _lite(view: LedgerView, receipt: Document) -> Document:
+    """Return the lite envelope that a receipt of migration holds, empty where its row is gone."""
+    row = view.tables.get(schema.kernel_event_log, int(receipt["ec_sequence_number"]))
+    return {} if row is None else lite_document(view, row)
 
 
 def _quarantine(quarantine: LogQuarantine) -> OpenReviewDocument:

@@ -5,6 +5,7 @@ the newest operations, and is no history: that is the log.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Literal, cast
 
@@ -13,9 +14,11 @@ from typing_extensions import TypedDict
 from kernel.algebra.verbs import BATCH_REVIEW, QUARANTINE_LIFT, REVIEW_DISCARD
 from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditFilter, OperationEntry, envelope_of
+from kernel.ledger import schema
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.rollback_marks import mark_of
 
 DECISIONS_MAX = 20
@@ -53,6 +56,7 @@ def recent_decisions(view: LedgerView, limit: int = DECISIONS_MAX) -> DecisionsD
         criteria = AuditFilter(semantic_intent=verb, actor="user")
         page = newest_operations(view, criteria, limit=limit, scanned_rows_max=LOOKED_AT_MAX)
         entries += page.entries
+    entries += _taking(view, limit)
     entries.sort(key=lambda entry: entry.ec_sequence_number, reverse=True)
     decisions: list[DecisionDocument] = []
     for entry in entries:
@@ -64,6 +68,16 @@ def recent_decisions(view: LedgerView, limit: int = DECISIONS_MAX) -> DecisionsD
     return {"decisions": decisions}
 
 
+def _taking(view: LedgerView, limit: int) -> list[OperationEntry]:
+    """Return the newest operations that settled an item and are of no verb that decides."""
+    newest = TableQuery(
+        schema.adjudications, order_by="ec_sequence_number", descending=True, limit=LOOKED_AT_MAX
+    )
+    names = dict.fromkeys(row["operation_id"] for row in view.tables.scan(newest))
+    rows = filter(None, map(view.log_row_of, islice(names, limit)))
+    return [OperationEntry.of_row(view, row) for row in rows if row["semantic_intent"] not in _READ]
+
+
 def _document(view: LedgerView, entry: OperationEntry) -> DecisionDocument | None:
     """Return what an operation decided; None of one that decides nothing, or cannot be read."""
     row = view.log_row_of(entry.operation_id)
@@ -71,7 +85,9 @@ def _document(view: LedgerView, entry: OperationEntry) -> DecisionDocument | Non
         envelope = None if row is None or entry.quarantined else envelope_of(view, row)
     except (ArchiveUnavailable, RangeQuarantined):
         envelope = None
-    decided = None if envelope is None else _READ[entry.semantic_intent](envelope)
+    decided = None
+    if envelope is not None:
+        decided = _take(envelope) or _READ.get(entry.semantic_intent, _take)(envelope)
     if decided is None:
         return None
     document = {
@@ -122,6 +138,19 @@ def _discard(envelope: Document) -> _Decided:
         "decision": "settled",
         "decided_by": said.get("decided_by"),
         "grounds": said["reason"],
+    }
+
+
+def _take(envelope: Document) -> _Decided | None:
+    said, items = envelope.get("item_decision"), envelope.get("adjudicates_receipt_ids")
+    if not isinstance(said, dict) or not items:
+        return None
+    return {
+        "kind": "item",
+        "record_id": items[0],
+        "decision": "taken",
+        "decided_by": said.get("decided_by"),
+        "grounds": said.get("grounds"),
     }
 
 

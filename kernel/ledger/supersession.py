@@ -24,6 +24,13 @@ def is_lite(row: Row) -> bool:
     return bool(row["semantic_intent"] == LITE_INTENT)
 
 
+def lite_document(view: LedgerView, row: Row) -> Document:
+    """Return a lite envelope, or what its row says where the envelope was erased."""
+    content = view.blob(row["envelope_payload_blob_ref"])
+    document: Document = orjson.loads(row["row_bytes"] if content is None else content)
+    return document if content is not None else document | {"semantic_intent": None}
+
+
 def position_of(row: Row) -> int:
     """Return the sequence at which an operation stands in the order of operations."""
     return int(row["supersedes_sequence"] or row["ec_sequence_number"])

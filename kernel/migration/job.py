@@ -12,21 +12,17 @@ Everything that the job knows is on the record, so it goes on wherever it was ki
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-import orjson
-
-from kernel.algebra.verbs import REVIEW_DISCARD
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Document, Ledger, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.supersession import lite_document
 from kernel.migration.mapping import Unmapped, map_lite
 from kernel.model.lite import LITE_INTENT
-from kernel.model.receipt import MIGRATION_KIND, Receipt, receipt_effect
-from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+from kernel.model.receipt import MIGRATION_KIND, Receipt
+from kernel.model.result import Rejection, SubmissionResult
 from kernel.records.conflicts.adjudications import items_of, resolution_of
-from kernel.rollback.envelopes import envelope, scope_of
 from kernel.transaction.kernel import Kernel
-from kernel.values.idempotency_keys import runtime_key
 
 BATCH_ROWS = 256
 """Lite rows of one transaction."""
@@ -90,28 +86,6 @@ def migrate(kernel: Kernel, ledger: Ledger, progress: Progress | None = None) ->
         after = rows[-1]["ec_sequence_number"]
 
 
-def discard(
-    kernel: Kernel,
-    transaction: LedgerTransaction,
-    receipt_id: str,
-    reason: str,
-    decided_by: str | None = None,
-) -> SubmissionResult | RejectedResult:
-    """Discard an item of a review queue; durable as a submission."""
-    said = {"reason": reason, "item_receipt_id": receipt_id}
-    said |= {} if decided_by is None else {"decided_by": decided_by}
-    effect = receipt_effect("review_item_discarded", said)
-    fields = {
-        "actor": "user",
-        "causal_parent_operation_ids": [],
-        "affected_subgraph_descriptor": scope_of([]),
-        "adjudicates_receipt_ids": [receipt_id],
-    }
-    key = runtime_key("review_discard", receipt_id)
-    document = envelope(transaction, REVIEW_DISCARD, key, [effect], fields)
-    return kernel.submit(transaction, document, "orchestrator")
-
-
 @dataclass(slots=True)
 class _Run:
     kernel: Kernel
@@ -135,7 +109,7 @@ class _Run:
         if any(resolution_of(transaction, item["receipt_id"]) is not None for item in items):
             migration.settled += 1
             return
-        lite = _lite_of(transaction, row)
+        lite = lite_document(transaction, row)
         if items:
             migration.held += 1
         elif migration.stopped_by is not None:
@@ -187,13 +161,6 @@ class _Run:
         receipt_id = f"receipt:{transaction.host.new_id()}"
         append_receipt(transaction, receipt_id, Receipt(MIGRATION_KIND, body), row["operation_id"])
         self.migration.held += 1
-
-
-def _lite_of(view: LedgerView, row: Row) -> Document:
-    """Return a lite envelope, or what its row says where the envelope was erased."""
-    content = view.blob(row["envelope_payload_blob_ref"])
-    document: Document = orjson.loads(row["row_bytes"] if content is None else content)
-    return document if content is not None else document | {"semantic_intent": None}
 
 
 def _operation(operation_id: str) -> str:

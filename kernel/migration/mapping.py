@@ -39,7 +39,8 @@ _KEPT = (
     "session_id",
     "run_id",
 )
-_BEST_EFFORT = ("causal_parent_operation_ids", "read_set_refs", "write_set_refs")
+BEST_EFFORT = ("causal_parent_operation_ids", "read_set_refs", "write_set_refs")
+"""Fields that version 1.5 stated where it knew them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def map_lite(view: LedgerView, lite: Document, sequence: int) -> Document | Unma
         return Unmapped("lite_model_outputs_unavailable", "recorded_model_outputs", message)
     return {
         **{name: lite[name] for name in _KEPT if lite.get(name) is not None},
-        **{name: lite.get(name) or [] for name in _BEST_EFFORT},
+        **{name: lite.get(name) or [] for name in BEST_EFFORT},
         "envelope_version": "1.6",
         "schema_version": 1,
         "actor": "migration",

@@ -116,6 +116,13 @@ class Superseded(_Document):
     ec_sequence_number: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,17}$")]
 
 
+class ItemDecision(_Document):
+    """Who took what waited for a person, and why (§19.3)."""
+
+    decided_by: Text
+    grounds: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
 class Implied(_Document):
     """The detector's run that emitted an operation, and what implied it (§19.1, K31)."""
 
@@ -188,6 +195,9 @@ class Envelope(_Document):
         tuple[Text, ...], Field(max_length=MAX_ADJUDICATED, fail_fast=True)
     ] = ()
     """Items of the review queue that the operation resolves (§19.2)."""
+
+    item_decision: ItemDecision | None = None
+    """Who took the items that the operation resolves, where a reviewer did."""
 
     implication: Implied | None = None
     """Stated by what a detector of implications emits, and by nothing else."""

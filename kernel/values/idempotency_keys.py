@@ -35,6 +35,7 @@ RUNTIME_PURPOSES: Final[Mapping[str, str]] = MappingProxyType(
         "conflict_contradiction": "the edges between writes that contradict each other",
         "implication_halt": "the halt of a loop of implications",
         "review_discard": "the end of an item of a review queue",
+        "review_take": "what an item of a review queue held back",
         # What the orchestrator is asked for by the runtime, each by the kind of its intent.
         "adjudicate": "a decision about evidence",
         "anchor_belief": "the anchor of belief sessions",

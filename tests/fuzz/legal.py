@@ -223,7 +223,9 @@ HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
         **dict.fromkeys((records.finalize_thoughts, records.end_thoughts), 0.3),
         **dict.fromkeys((records.open_round, records.seal_round, records.seal_run), 0.3),
         **dict.fromkeys((records.erase_thought, records.erase_answer, records.set_hold), 0.5),
-        **dict.fromkeys((records.lift_hold, records.decide, records.dismiss_outcome), 0.5),
+        **dict.fromkeys(
+            (records.lift_hold, records.decide, records.dismiss_outcome, records.take_item), 0.5
+        ),
         **dict.fromkeys((records.put_back, records.resume_implications), 0.3),
         **dict.fromkeys((records.lift_quarantine, records.report_damage), 0.3),
         **dict.fromkeys((records.accept_head, succeed), 0.3),

@@ -179,6 +179,16 @@ dismiss_outcome = fixed(
     "/v1/reviews/dismissals",
     lambda names: {"receipt_id": f"receipt-{names.own}", "reason": "looked at"},
 )
+take_item = fixed(
+    "reviews/takings",
+    "/v1/reviews/takings",
+    lambda names: {
+        "receipt_id": f"receipt-{names.own}",
+        "decided_by": "clerk",
+        "grounds": "read both",
+        "supplied": {"source_refs": [f"s-{names.own}"]},
+    },
+)
 
 
 # What operators ask, and the keys of the log

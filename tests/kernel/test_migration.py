@@ -16,9 +16,10 @@ from kernel.ledger import schema
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
 from kernel.migration import job
-from kernel.migration.job import discard, migrate
+from kernel.migration.job import migrate
 from kernel.migration.lite_log import LiteLogInvalid, read_lite_log, take_log
 from kernel.migration.mapping import REQUIRED
+from kernel.migration.review_items import discard
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import MIGRATION_KIND

@@ -19,7 +19,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
-from kernel.migration.job import discard
+from kernel.migration.review_items import discard
 from kernel.model.receipt import MIGRATION_KIND, RECEIPT_KINDS
 from kernel.records.implications.loop_limits import CYCLE_EPOCHS_MAX
 from kernel.replay.record import replay_operation

@@ -24,7 +24,8 @@ from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
 from kernel.ledger.supersession import is_lite, position_of
-from kernel.migration.job import discard, migrate
+from kernel.migration.job import migrate
+from kernel.migration.review_items import discard
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.records.conflicts.adjudications import resolution_of
 from kernel.replay.record import replay_operation, replay_range

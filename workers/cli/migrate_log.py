@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from kernel.ledger.ledger import Ledger
-from kernel.migration.job import LogMigration, discard, migrate
+from kernel.migration.job import LogMigration, migrate
 from kernel.migration.lite_log import LiteLogInvalid, Taken, take_log
+from kernel.migration.review_items import discard
 from kernel.model.result import RejectedResult
 from kernel.transaction.kernel import Kernel
 from kernel.values.errors import KernelError

@@ -5,6 +5,7 @@ A batch ends with 1 unless every item succeeded.
 
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from io import BytesIO
 from typing import IO, Any, BinaryIO
 
@@ -168,6 +169,48 @@ def dismiss(receipt_id: str, reason: str, *, as_json: bool) -> None:
     """Settle an outcome that a person has looked at."""
     answer = _ask(lambda client: client.dismiss(receipt_id, reason))
     print_document(answer, as_json=as_json)
+
+
+@review.command("take")
+@click.argument("receipt_ids", metavar="RECEIPT...", nargs=-1, required=True)
+@click.option("--by", "decided_by", required=True, help="Who takes it.")
+@click.option("--grounds", required=True, help="Why.")
+@click.option(
+    "--supplied", type=InputFile(), help="What an operation that migration holds lacks, as JSON."
+)
+@as_json
+def take(
+    receipt_ids: tuple[str, ...],
+    decided_by: str,
+    grounds: str,
+    supplied: BinaryIO | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Submit anew what conflicts or migration hold back: each an operation that settles its item.
+
+    RECEIPT is the item, from `review queue conflict` or `review queue migration`.
+    """
+    stated = {} if supplied is None else _read_supplied(supplied, receipt_ids)
+    for receipt_id in receipt_ids:
+        item = (receipt_id, decided_by, grounds, stated)
+        print_document(_ask(partial(_take_item, item)), as_json=as_json)
+
+
+async def _take_item(item: tuple[str, str, str, dict[str, Any]], client: ReviewClient) -> Any:
+    return await client.take(*item)
+
+
+def _read_supplied(file: BinaryIO, receipt_ids: tuple[str, ...]) -> dict[str, Any]:
+    if len(receipt_ids) > 1:
+        raise click.UsageError("--supplied is of one operation: name one receipt")
+    try:
+        stated = parse_json(read_whole(file, FILE_BYTES_MAX))
+    except ValueError as error:
+        raise input_invalid(file, str(error)) from None
+    if not isinstance(stated, dict):
+        raise input_invalid(file, "it is no object")
+    return stated
 
 
 def _ask(question: Callable[[ReviewClient], Awaitable[Any]]) -> Any:

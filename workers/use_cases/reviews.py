@@ -4,17 +4,23 @@ What one item came to changes nothing for the others, and is said of each. What 
 meanwhile is said, and not written over.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import structlog
 
 from actors.commit.quarantine_units import LiftQuarantineUnit
-from actors.commit.review_units import BatchReviewUnit, DecideAsSeenUnit, DismissOutcomeUnit
+from actors.commit.review_units import (
+    BatchReviewUnit,
+    DecideAsSeenUnit,
+    DismissOutcomeUnit,
+    TakeItemUnit,
+)
 from actors.commit.units import Unit
 from actors.orchestrator.intents import Adjudicate
 from kernel.audit.open_reviews import ReviewKind
+from kernel.model.envelope import ItemDecision
 from kernel.model.result import RejectedResult
 from kernel.records.legal_holds import Grounds
 from kernel.records.reviews.batch import BatchReview
@@ -29,11 +35,17 @@ DECISIONS: dict[ReviewKind, tuple[Decision, ...]] = {
     "observation": ("confirm", "reject"),
     "membership": ("confirm", "reject"),
     "outcome": ("reject",),
-    "conflict": ("reject",),
-    "migration": ("reject",),
+    "conflict": ("confirm", "reject"),
+    "migration": ("confirm", "reject"),
     "quarantine": ("confirm",),
 }
-"""What may be decided about each kind here; a quarantine is lifted, other items are settled."""
+"""What may be decided about each kind here.
+
+A quarantine is lifted. What a conflict or migration holds back is taken, or settled, as outcomes
+are.
+"""
+
+TAKEN: frozenset[ReviewKind] = frozenset({"conflict", "migration"})
 
 
 BATCH_ID_CHARS = 32
@@ -46,6 +58,9 @@ class SeenItem:
     record_id: str
     seen_operation_id: str = ""
     """The operation that wrote it; of evidence."""
+
+    supplied: Mapping[str, Any] = field(default_factory=dict)
+    """What its reviewer states of what it lacks; of what migration holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +133,9 @@ def _unit(decision: ReviewDecision, item: SeenItem) -> Unit:
     if decision.kind == "quarantine":
         grounds = Grounds(decision.reason, decision.decided_by)
         return LiftQuarantineUnit(item.record_id, grounds)
+    if decision.kind in TAKEN and decision.decision == "confirm":
+        said = ItemDecision(decided_by=decision.decided_by, grounds=decision.reason)
+        return TakeItemUnit(item.record_id, said, item.supplied)
     if decision.kind not in STORES:
         return DismissOutcomeUnit(item.record_id, decision.reason, decision.decided_by)
     intent = Adjudicate(

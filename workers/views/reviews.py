@@ -21,6 +21,7 @@ from kernel.values.untrusted import text_of
 
 FACTS_MAX = 24
 VALUE_CHARS_MAX = 400
+EFFECTS_SHOWN_MAX = 3
 
 TITLES: Mapping[ReviewKind, str] = {
     "relationship": "Relationships of filings",
@@ -138,8 +139,20 @@ def reason_of(item: OpenReviewDocument) -> str:
 def facts_of(item: OpenReviewDocument) -> list[tuple[str, str]]:
     """Return what was read, each by its name, and what is on record for and against it."""
     evidence: Mapping[str, Any] = item.get("evidence") or {}
-    facts = [*_facts(item["record"]), *_facts(evidence)]
+    held = item["record"].get("envelope") or {}
+    facts = [*_held_back(held), *_facts(item["record"]), *_facts(evidence)]
     return list(dict(facts).items())[:FACTS_MAX]
+
+
+def _held_back(envelope: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what an operation that is held back would write."""
+    effects = envelope.get("primitive_effects") or ()
+    for number, effect in enumerate(effects[:EFFECTS_SHOWN_MAX], start=1):
+        written = [str(effect.get("effect_kind")), str(effect.get("target_ref") or "")]
+        text = f"{' '.join(written).replace('_', ' ')}: {_text(effect.get('payload') or {})}"
+        yield f"would write {number}", text[:VALUE_CHARS_MAX]
+    if len(effects) > EFFECTS_SHOWN_MAX:
+        yield "would write", f"and {len(effects) - EFFECTS_SHOWN_MAX} more"
 
 
 def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

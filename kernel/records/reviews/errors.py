@@ -14,6 +14,8 @@ Code = Literal[
     "batch_review_too_large",
     "batch_review_unknown",
     "review_decided_meanwhile",
+    "review_item_incomplete",
+    "review_item_unknown",
 ]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from actors.commit.implication_units import ImplicationRunUnit
 from actors.commit.recompute_units import RecomputeUnit
-from actors.commit.review_units import AutoConfirmUnit, BatchReviewUnit
+from actors.commit.review_units import AutoConfirmUnit, BatchReviewUnit, TakeItemUnit
 from actors.commit.thought_units import StartAuditSessionUnit
 from actors.commit.units import ExternalReportUnit, IntentUnit, RequestRecomputeUnit
 from actors.commit.work_units import CancelRequestUnit, PauseUnit
@@ -32,7 +32,8 @@ from actors.orchestrator.orchestrator import idempotency_key
 from actors.orchestrator.resolvers import RESOLVERS
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import GENESIS_POLICY, Document, Ledger
-from kernel.migration.job import discard
+from kernel.migration.review_items import discard
+from kernel.model.envelope import ItemDecision
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.errors import RollbackRefused
 from kernel.transaction.kernel import Kernel
@@ -73,6 +74,7 @@ from tests.kernel.build import (
 from tests.kernel.deciding import deciding
 from tests.kernel.every import move, states
 from tests.kernel.extractions import task, value
+from tests.kernel.held import a_conflict
 from tests.kernel.implied import go_round
 from tests.kernel.lites import lite, migrated
 from tests.kernel.reports import artifact, asked_outside
@@ -217,6 +219,15 @@ def a_discarded_item() -> Ledger:
     return ledger
 
 
+def a_taken_item() -> Ledger:
+    ledger = memory_ledger()
+    decision = ItemDecision(decided_by="ada", grounds="a reason")
+    unit = TakeItemUnit(a_conflict(ledger), decision)
+    with bench_on(ledger) as context:
+        assert code_of(unit.run(context)) is None
+    return ledger
+
+
 def a_cycle() -> Ledger:
     ledger = memory_ledger()
     kinds = ("extraction_task", "corpus_document_membership")
@@ -317,6 +328,7 @@ COURSES: dict[Callable[[], Ledger], set[str]] = {
     a_contradiction: {"conflict_contradiction"},
     a_halted_loop: {"implication_halt"},
     a_discarded_item: {"review_discard"},
+    a_taken_item: {"review_take"},
     a_cycle: {"emit_manifest", "fire_binding", "record_fire"},
     a_cycle_that_is_given_up: {"emit_manifest"},
     a_cycle_that_is_cancelled: {"emit_manifest", "record_decision"},

@@ -3,7 +3,9 @@
 import pytest
 
 from kernel.records.reviews.batch import BatchReview
+from kernel.rollback.envelopes import scope_of
 from tests.kernel.every import dated, own
+from tests.kernel.held import a_conflict, an_operation_of_version_1_5
 from tests.workers.api.door import SESSION, Door
 from tests.workers.api.test_rollbacks import accept
 from workers.client.errors import GatewayError
@@ -187,6 +189,35 @@ async def test_what_waits_is_listed_in_pages_and_decided_on(declared: Door) -> N
         left = await gateway.get("/v1/reviews/open", kind="observation")
         assert [item["record_id"] for item in left["items"]] == ["o-3"]
         assert (await gateway.get("/v1/reviews/open", kind="outcome"))["items"] == []
+
+
+@pytest.mark.spec("§2.8", "§19.3")
+async def test_what_was_held_back_is_taken_once_with_what_it_lacks(declared: Door) -> None:
+    receipt_id = a_conflict(declared.ledger)
+    an_operation_of_version_1_5(declared.ledger)
+    async with declared.client() as gateway:
+        reviews = ReviewClient(gateway)
+        taken, again = [await reviews.take(receipt_id, "ada", "read both") for _ in range(2)]
+        assert (taken["duplicate"], again["duplicate"]) == (False, True)
+        assert taken["operation_id"] == again["operation_id"]
+        [waiting] = (await gateway.get("/v1/reviews/open", kind="migration"))["items"]
+        assert waiting["record"]["envelope"]["operation_id"] == "lite-m"
+        lacking = {"affected_subgraph_descriptor": scope_of(["m"])}
+        await reviews.take(waiting["record_id"], "ada", "it is about itself", lacking)
+        for kind in ("conflict", "migration"):
+            assert (await gateway.get("/v1/reviews/open", kind=kind))["items"] == []
+        decided = (await gateway.get("/v1/reviews/decided"))["decisions"]
+    assert [each["decision"] for each in decided] == ["taken", "taken"]
+    said = {"decided_by": "bea", "grounds": "read both"}
+    cases = [
+        (receipt_id, {}, 409, "review_decided_meanwhile"),
+        ("receipt:nobody's", {}, 404, "review_item_unknown"),
+        (a_conflict(declared.ledger, "k"), {"actor": "x"}, 422, "review_item_incomplete"),
+    ]
+    for receipt, supplied, status, code in cases:
+        body = {"receipt_id": receipt, **said, "supplied": supplied}
+        answer = await declared.send("/v1/reviews/takings", body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
 
 
 @pytest.mark.spec("INV-K-OUTCOME-1")

@@ -1,6 +1,7 @@
 """`rotulus review`: a batch from a file of JSON or of lines, shown, and retried."""
 
 import json
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -163,3 +164,21 @@ def test_a_decision_names_who_and_on_what_grounds(gateway: Gateway) -> None:
         "/v1/reviews/dismissals",
         {"receipt_id": "receipt:1", "reason": "seen"},
     )
+
+
+@pytest.mark.spec("§2.8", "§19.3")
+def test_each_item_is_taken_by_itself_with_what_it_lacks(gateway: Gateway, tmp_path: Path) -> None:
+    stated = ("--by", "A. Clerk", "--grounds", "read both")
+    assert rotulus("review", "take", "receipt:1", "receipt:2", *stated).exit_code == 0
+    said = {"decided_by": "A. Clerk", "grounds": "read both", "supplied": {}}
+    path = "/v1/reviews/takings"
+    assert gateway.posted == [(path, {"receipt_id": f"receipt:{n}", **said}) for n in (1, 2)]
+    lacking = tmp_path / "lacking.json"
+    lacking.write_text('{"source_refs": ["s"]}')
+    supplied = ("--supplied", str(lacking))
+    assert rotulus("review", "take", "receipt:3", *stated, *supplied).exit_code == 0
+    assert gateway.posted[-1][1]["supplied"] == {"source_refs": ["s"]}
+    assert rotulus("review", "take", "receipt:3", "receipt:4", *stated, *supplied).exit_code == 2
+    lacking.write_text("[]")
+    assert "it is no object" in rotulus("review", "take", "receipt:3", *stated, *supplied).stderr
+    assert rotulus("review", "take", *stated).exit_code == 2

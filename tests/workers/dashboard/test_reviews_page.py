@@ -1,5 +1,6 @@
 """The page of reviews: words beside what was read, decisions by item, two reviewers at once."""
 
+import json
 import re
 from html import unescape
 from typing import Any
@@ -9,8 +10,10 @@ import pytest
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.tables import TableQuery
+from kernel.rollback.envelopes import scope_of
 from tests.kernel.build import create
 from tests.kernel.every import dated, own
+from tests.kernel.held import a_conflict, an_operation_of_version_1_5
 from tests.workers.api.door import SESSION, URL, Door, source
 from tests.workers.api.test_rollbacks import accept
 
@@ -135,3 +138,41 @@ async def test_memberships_are_reviewed_as_a_batch_that_names_its_reviewer(revie
     assert "0 confirm, 2 reject, 0 defer, 1 failed" in decided
     assert "1 confirm, 0 reject, 0 defer" in decided
     assert "ada at 127.0.0.1" in decided
+
+
+@pytest.mark.spec("§19.3")
+async def test_conflicts_are_taken_or_settled_each_by_itself(reviewing: Door) -> None:
+    for name in ("n", "k", "l"):
+        a_conflict(reviewing.ledger, name)
+    page = await shown(reviewing, "conflict")
+    assert "would write 1" in page
+    assert "cites refs n-a; n-b" in page
+    assert page.count(">Take it<") == page.count(">Settle it<") == 3
+    assert (await submit(reviewing, page, "reject 1")).status_code == 303
+    answer = await submit(reviewing, page, "confirm", selected=["0", "1", "2"])
+    assert "1 of 3 not decided" in answer.text
+    assert "review_decided_meanwhile" in answer.text.replace("<wbr>", "")
+    with reviewing.ledger.view() as view:
+        written = {name: view.node(name)["payload"]["cites_refs"] for name in ("n", "k", "l")}
+    assert {name: len(refs) for name, refs in written.items()} == {"n": 2, "k": 1, "l": 2}
+    following = await shown(reviewing, "conflict")
+    assert "Nothing of this kind waits." in following
+    assert following.partition("Decided lately")[2].count(">taken</a>") == 2
+
+
+@pytest.mark.spec("§2.8")
+async def test_what_migration_holds_is_taken_with_what_its_reviewer_states(reviewing: Door) -> None:
+    an_operation_of_version_1_5(reviewing.ledger)
+    page = await shown(reviewing, "migration")
+    [lacking] = re.findall(r"<textarea[^>]* name=\"supplied\"[^>]*>([^<]*)<", page)
+    assert json.loads(unescape(lacking)) == {"affected_subgraph_descriptor": None}
+    refused = await submit(reviewing, page, "confirm 0", supplied="{")
+    assert refused.status_code == 422
+    assert "is no JSON" in refused.text
+    untouched = await submit(reviewing, page, "confirm 0", supplied=unescape(lacking))
+    assert "version 1.6 requires" in untouched.text
+    stated = json.dumps({"affected_subgraph_descriptor": scope_of(["m"])})
+    taken = await submit(reviewing, page, "confirm 0", supplied=stated)
+    assert taken.status_code == 303, taken.text
+    with reviewing.ledger.view() as view:
+        assert view.node("m")["payload"]["title"] == "old"

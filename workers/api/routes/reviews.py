@@ -1,6 +1,6 @@
 """Serves what a person reviews: batches of memberships, and what waits (§13.6, §14.4)."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,8 +10,10 @@ from actors.commit.review_units import (
     BatchReviewDocument,
     BatchReviewUnit,
     DismissOutcomeUnit,
+    TakeItemUnit,
 )
 from actors.orchestrator.intents import Adjudicate
+from kernel.model.envelope import ItemDecision
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.records.reviews.batch import BatchReview
 from kernel.records.reviews.evidence import EvidenceKind
@@ -53,6 +55,18 @@ class Dismissal(BaseModel):
     reason: Grounds
 
 
+class Taking(BaseModel):
+    """An item of which somebody takes what it holds back, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    receipt_id: Name
+    decided_by: Annotated[str, Field(min_length=1, max_length=400)]
+    grounds: Grounds
+    supplied: Annotated[dict[str, Any], Field(max_length=16)] = {}
+    """What an operation that migration holds lacks, by the names of the fields."""
+
+
 @router.post("/batches")
 async def review_batch(batch: BatchReview, services: Given) -> BatchReviewDocument:
     """Dispose of every item of a batch; answered when all of it is durable.
@@ -76,6 +90,18 @@ async def decide(decision: Decision, services: Given) -> OperationDocument | Res
 async def dismiss(dismissal: Dismissal, services: Given) -> OperationDocument | Response:
     """Settle an outcome that a person has looked at; answered when it is durable."""
     unit = DismissOutcomeUnit(dismissal.receipt_id, dismissal.reason)
+    return _answer(await services.write(unit))
+
+
+@router.post("/takings")
+async def take(stated: Taking, services: Given) -> OperationDocument | Response:
+    """Submit anew what a conflict or migration holds back, as the operation of who takes it.
+
+    Answered when it is durable. A refusal leaves the item open. The same taking sent again is
+    answered from the record.
+    """
+    decision = ItemDecision(decided_by=stated.decided_by, grounds=stated.grounds)
+    unit = TakeItemUnit(stated.receipt_id, decision, stated.supplied)
     return _answer(await services.write(unit))
 
 

@@ -1,5 +1,7 @@
 """Asks a gateway for what a person reviews, and tells it what was decided (§13.6, §14.4)."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -8,6 +10,8 @@ from kernel.values.canonical import digest
 from workers.client.typed.gateway import GatewayClient
 
 DIGEST_CHARS_IN_ID = 32
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def batch_of(
@@ -85,4 +89,13 @@ class ReviewClient:
         """Settle an outcome that a person has looked at."""
         body = {"receipt_id": receipt_id, "reason": reason}
         answer: dict[str, Any] = await self._gateway.post("/v1/reviews/dismissals", body)
+        return answer
+
+    async def take(
+        self, receipt_id: str, decided_by: str, grounds: str, supplied: Mapping[str, Any] = NOTHING
+    ) -> dict[str, Any]:
+        """Take what an item holds back; `supplied` states what migration lacks of it."""
+        said = {"receipt_id": receipt_id, "decided_by": decided_by, "grounds": grounds}
+        body = {**said, "supplied": dict(supplied)}
+        answer: dict[str, Any] = await self._gateway.post("/v1/reviews/takings", body)
         return answer

@@ -6,9 +6,11 @@ what its reviewer has seen.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -21,6 +23,7 @@ from kernel.audit.open_reviews import (
     is_place,
 )
 from kernel.values.errors import KernelError
+from kernel.values.json_text import check_unique_keys
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.filters import query_of, text_of
 from workers.dashboard.pages.forms import (
@@ -46,6 +49,7 @@ ITEM_CHARS_MAX: Final = 1024
 PASSAGES_SHOWN_MAX: Final = 3
 
 _FIELDS: Final = ("kind", "after", "decide", "reason", "name")
+_LISTS: Final = ("item", "selected", "supplied")
 
 
 class Deciding(NamedTuple):
@@ -64,6 +68,18 @@ _EVIDENCE: Final[Mapping[Decision, Deciding]] = {
         "Reject", "Reject the selected", "What is rejected stays on the record and counts no more."
     ),
 }
+_HELD: Final[Mapping[Decision, Deciding]] = {
+    "confirm": Deciding(
+        "Take it",
+        "Take the selected",
+        "What is taken is submitted anew as yours, and judged like any other operation.",
+    ),
+    "reject": Deciding(
+        "Settle it",
+        "Settle the selected",
+        "What is settled is done with, and nothing is done about it: that cannot be taken back.",
+    ),
+}
 _SETTLED: Final[Mapping[Decision, Deciding]] = {
     "reject": Deciding(
         "Settle it",
@@ -77,8 +93,8 @@ DECIDING: Final[Mapping[ReviewKind, Mapping[Decision, Deciding]]] = {
     "observation": _EVIDENCE,
     "membership": _EVIDENCE,
     "outcome": _SETTLED,
-    "conflict": _SETTLED,
-    "migration": _SETTLED,
+    "conflict": _HELD,
+    "migration": _HELD,
     "quarantine": {
         "confirm": Deciding(
             "Lift it",
@@ -93,10 +109,9 @@ ABOUT: Final[Mapping[ReviewKind, str]] = {
     "observation": "What an entry says that a court decided.",
     "outcome": "Fires of bindings that came to nothing, because something was not stated.",
     "membership": "What was taken into a corpus as a candidate.",
-    "conflict": "Writes that contradict another one which they had not seen. To take one, submit it"
-    " anew with the receipt's id under adjudicates_receipt_ids.",
-    "migration": "Operations of version 1.5 that could not be migrated. To take one, submit it"
-    " anew with the receipt's id under adjudicates_receipt_ids.",
+    "conflict": "Writes that contradict another one which they had not seen.",
+    "migration": "Operations of version 1.5 that could not be migrated. State what one lacks, and"
+    " take it.",
     "quarantine": "Rows and records that were found damaged. Nothing is computed from them.",
 }
 
@@ -164,13 +179,13 @@ async def _parse(request: Request) -> tuple[ReviewDecision, Mapping[str, str]]:
     Raises:
         FormRefused: `origin_refused`, `request_too_large`, `work_request_invalid`.
     """
-    fields, lists = await selection_of(request, _FIELDS, ("item", "selected"))
+    fields, lists = await selection_of(request, _FIELDS, _LISTS)
     kind = next((kind for kind in REVIEW_KINDS if kind == fields.get("kind")), None)
     verb, _, number = fields.get("decide", "").partition(" ")
     if kind is None or verb not in DECISIONS[kind]:
         raise FormRefused(INVALID, "a form is sent from the page of reviews")
     numbers = [number] if number else lists["selected"]
-    items = _items(lists["item"])
+    items = _items(lists["item"], lists["supplied"])
     chosen = [items[each] for each in numbers if each in items]
     if not chosen or len(chosen) < len(numbers):
         raise FormRefused(INVALID, "select what is to be decided, or use the button of an item")
@@ -178,16 +193,42 @@ async def _parse(request: Request) -> tuple[ReviewDecision, Mapping[str, str]]:
     return ReviewDecision(kind, verb, tuple(chosen), said.decided_by, said.reason), fields
 
 
-def _items(stated: Sequence[str]) -> dict[str, SeenItem]:
-    """Return the items of a form by their numbers: each states its number, writer and id."""
+def _items(stated: Sequence[str], supplied: Sequence[str]) -> dict[str, SeenItem]:
+    """Return the items of a form by their numbers: each states its number, writer and id.
+
+    Where anything may be supplied, there is a field for each item, in their order.
+    """
+    if supplied and len(supplied) != len(stated):
+        raise FormRefused(INVALID, "a form is sent from the page of reviews")
     items = {}
-    for each in stated:
+    for each, text in zip_longest(stated, supplied, fillvalue=""):
         number, _, rest = each.partition(" ")
         seen, _, record_id = rest.partition(" ")
         if not number or not record_id or len(each) > ITEM_CHARS_MAX or "\x00" in each:
             raise FormRefused(INVALID, "an item of the form cannot be read")
-        items[number] = SeenItem(record_id, seen.removeprefix("-"))
+        items[number] = SeenItem(record_id, seen.removeprefix("-"), _supplied_fields(text))
     return items
+
+
+def _supplied_fields(text: str) -> Mapping[str, Any]:
+    if not text.strip():
+        return {}
+    try:
+        check_unique_keys(text.encode())
+        stated = orjson.loads(text)
+    except ValueError as error:
+        raise FormRefused(INVALID, f"what is stated is no JSON: {error}") from error
+    if not isinstance(stated, dict):
+        raise FormRefused(INVALID, "what is stated is an object of fields and their values")
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _lacking(item: OpenReviewDocument) -> str | None:
+    """Return the fields that an item lacks as JSON that its reviewer completes."""
+    if item["kind"] != "migration":
+        return None
+    fields = dict.fromkeys(item["record"].get("missing_fields", ()))
+    return orjson.dumps(fields, option=orjson.OPT_INDENT_2).decode()
 
 
 def _item_context(number: int, item: OpenReviewDocument) -> dict[str, Any]:
@@ -214,6 +255,7 @@ def _item_context(number: int, item: OpenReviewDocument) -> dict[str, Any]:
             }
             for passage in item["passages"][:PASSAGES_SHOWN_MAX]
         ],
+        "lacking": _lacking(item),
         "more_passages": max(0, len(item["passages"]) - PASSAGES_SHOWN_MAX),
         "contested_by": [] if evidence is None else evidence["contested_by"],
         "is_explained": item["kind"] not in (*BY_NUMBER, "quarantine"),
