@@ -101,6 +101,11 @@ def test_the_top_level_is_the_fixed_one():
     assert tracked <= names
 
 
+@pytest.mark.parametrize(("page", "words_max"), [("README.md", 1700), ("CHANGELOG.md", 800)])
+def test_a_page_that_everybody_reads_is_one_that_one_finishes(page: str, words_max: int):
+    assert len((ROOT / page).read_text().split()) <= words_max
+
+
 @pytest.mark.spec("K1")
 def test_the_algebras_tables_are_what_the_registry_says():
     written = (ROOT / "kernel" / "algebra" / "REFERENCE.md").read_text()

@@ -58,6 +58,7 @@ class Orchestrator:
             IntentInvalid: when the intent cannot be resolved.
         """
         started_us = self._host.now_us()
+        causes_since = iso_time(started_us - self._causal_window_us)
         operation = resolve(intent, view)
         if implied is not None:
             sources = _commit_times(view, implied.implied_by_operation_ids)
@@ -77,7 +78,7 @@ class Orchestrator:
                 {**effect, "effect_id": str(number)}
                 for number, effect in enumerate(operation.effects)
             ],
-            "causal_parent_operation_ids": self._causal_parents(touched, operation, started_us),
+            "causal_parent_operation_ids": _causal_parents(touched, operation, causes_since),
             "idempotency_key": idempotency_key(
                 intent, actor, operation.semantic_intent, operation.target_refs, policy
             ),
@@ -102,7 +103,7 @@ class Orchestrator:
         for part in operation.parts:
             own = {ref: touched[ref] for ref in part.read_set if ref in touched}
             # The envelope holds the effects that the parts were resolved to.
-            part.effects[1]["payload"][CAUSES] = self._causal_parents(own, part, started_us)
+            part.effects[1]["payload"][CAUSES] = _causal_parents(own, part, causes_since)
         state_taint(view, document, deep=operation.semantic_intent != RECALCULATE)
         if answer_refs:
             document["recorded_model_outputs"] = recorded_outputs(
@@ -118,22 +119,22 @@ class Orchestrator:
         """Return the time since which whoever wrote what an operation reads is among its causes."""
         return iso_time(self._host.now_us() - self._causal_window_us)
 
-    def _causal_parents(
-        self, touched: Mapping[str, Document], operation: ResolvedOperation, now_us: int
-    ) -> list[str]:
-        """The newest operations that wrote what this one reads or writes, oldest first (K11).
 
-        Of a node that was read before the transaction it is the operation whose work was seen.
-        """
-        since = iso_time(now_us - self._causal_window_us)
-        written = (
-            operation.versions_read.get(ref, (node["updated_by_operation_id"], node["updated_at"]))
-            for ref, node in touched.items()
-        )
-        parents = {operation_id: at for operation_id, at in written if at > since}
-        parents |= operation.causes
-        # Commit times rise with the sequence, so they sort as it does.
-        return sorted(parents, key=parents.__getitem__)[-MAX_CAUSAL_PARENTS:]
+def _causal_parents(
+    touched: Mapping[str, Document], operation: ResolvedOperation, since: str
+) -> list[str]:
+    """Return the newest operations that wrote what this one reads or writes, oldest first (K11).
+
+    Of a node that was read before the transaction it is the operation whose work was seen.
+    """
+    written = (
+        operation.versions_read.get(ref, (node["updated_by_operation_id"], node["updated_at"]))
+        for ref, node in touched.items()
+    )
+    parents = {operation_id: at for operation_id, at in written if at > since}
+    parents |= operation.causes
+    # Commit times rise with the sequence, so they sort as it does.
+    return sorted(parents, key=parents.__getitem__)[-MAX_CAUSAL_PARENTS:]
 
 
 def _commit_times(view: LedgerView, operation_ids: Sequence[str]) -> dict[str, str]:

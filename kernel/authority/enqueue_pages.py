@@ -28,7 +28,7 @@ from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.ledger.outbox import end_request
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.node_kinds import UNDERSTANDING
-from kernel.model.sole_receipt import sole_receipt
+from kernel.model.receipt import sole_receipt
 from kernel.model.stated_receipts import (
     PAGE_REQUESTS_MAX,
     EnqueuedRequest,

@@ -19,7 +19,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
 from kernel.model.envelope import Envelope
-from kernel.model.sole_receipt import sole_receipt
+from kernel.model.receipt import sole_receipt
 from kernel.model.stated_receipts import BeliefAnchor
 from kernel.records.operation_steps import AppliedOperation, Steps
 from kernel.values.canonical import GENESIS_HASH

@@ -22,36 +22,27 @@ class Journal:
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._left_out = 0
+        self.n_left_out = 0
+        """How many of the first events the journal does not hold."""
+
         self._stored: list[bytes] = []
         self._stored_bytes = 0
         self._positions: dict[str, int] = {}
-        self._head_id: str | None = None
-        self._head_hash = GENESIS_HASH
+        self.head_event_id: str | None = None
+        """Id of the last event, None before the first."""
+
+        self.head_event_hash = GENESIS_HASH
+        """Hash of the last event, 64 zeros before the first."""
+
         self._left_head_hash = GENESIS_HASH
 
     def __len__(self) -> int:
-        return self._left_out + len(self._stored)
+        return self.n_left_out + len(self._stored)
 
     @property
     def weight_bytes(self) -> int:
         """About how much memory the events need that are held."""
         return self._stored_bytes + EVENT_WEIGHT_BYTES * len(self._stored)
-
-    @property
-    def n_left_out(self) -> int:
-        """How many of the first events the journal does not hold."""
-        return self._left_out
-
-    @property
-    def head_event_id(self) -> str | None:
-        """Id of the last event, None before the first."""
-        return self._head_id
-
-    @property
-    def head_event_hash(self) -> str:
-        """Hash of the last event, 64 zeros before the first."""
-        return self._head_hash
 
     def draft(
         self,
@@ -82,30 +73,30 @@ class Journal:
             delta={"eliminated": [] if eliminated is None else list(eliminated)},
             survivors_before_hash=before,
             survivors_after_hash=after,
-            prev_event_hash=self._head_hash,
+            prev_event_hash=self.head_event_hash,
         )
 
     def append(self, event: BeliefEvent) -> None:
         """Make a drafted event the head."""
-        if event.prev_event_hash != self._head_hash:
+        if event.prev_event_hash != self.head_event_hash:
             raise AssertionError("an event was drafted on another head")
         self._positions[event.event_id] = len(self)
         content = event.to_bytes()
         self._stored.append(content)
         self._stored_bytes += len(content)
-        self._head_id = event.event_id
-        self._head_hash = event.event_hash
+        self.head_event_id = event.event_id
+        self.head_event_hash = event.event_hash
 
     def size_of(self, positions: Iterable[int]) -> int:
         """Return how many bytes the events at some positions have, as far as they are held."""
-        held = (at - self._left_out for at in positions)
+        held = (at - self.n_left_out for at in positions)
         return sum(len(self._stored[at]) for at in held if at >= 0)
 
     def event(self, position: int) -> BeliefEvent:
         """Read one event by its position, from 0."""
-        if position < self._left_out:
+        if position < self.n_left_out:
             raise AssertionError("an event is asked for that was left out")
-        return BeliefEvent.from_bytes(self._stored[position - self._left_out])
+        return BeliefEvent.from_bytes(self._stored[position - self.n_left_out])
 
     def since(self, event_id: str | None) -> list[BeliefEvent]:
         """Read the events strictly after the given one, or all of them.
@@ -122,7 +113,7 @@ class Journal:
             BeliefError: EVENT_NOT_FOUND when no event has that id.
         """
         first = self._after(event_id)
-        first_stored = first - self._left_out
+        first_stored = first - self.n_left_out
         sizes = accumulate(
             len(content)
             for content in islice(self._stored, max(first_stored, 0), first_stored + limit)
@@ -133,9 +124,9 @@ class Journal:
 
     def stand_after(self, n_events: int, head: BeliefEvent) -> None:
         """Continue after an event without holding it or the events before it."""
-        self._left_out = n_events
+        self.n_left_out = n_events
         self._stored, self._stored_bytes, self._positions = [], 0, {}
-        self._head_id, self._head_hash = head.event_id, head.event_hash
+        self.head_event_id, self.head_event_hash = head.event_id, head.event_hash
         self._left_head_hash = head.event_hash
 
     def fill_in(self, events: Sequence[bytes]) -> None:
@@ -153,12 +144,12 @@ class Journal:
                 raise CorruptBeliefEvent(reason, index=position)
             positions[event_id] = position
             follows = event_hash
-        if len(events) != self._left_out or follows != self._left_head_hash:
+        if len(events) != self.n_left_out or follows != self._left_head_hash:
             raise CorruptBeliefEvent("the events before it are not those that were left out")
         self._stored[:0] = events
         self._stored_bytes += sum(map(len, events))
         self._positions = positions | self._positions
-        self._left_out = 0
+        self.n_left_out = 0
 
     def _after(self, event_id: str | None) -> int:
         if event_id is None:

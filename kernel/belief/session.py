@@ -91,7 +91,7 @@ class BeliefSession(SessionState):
             payload["metadata"] = check_opaque("metadata", metadata)
         if succeeds is not None:
             payload["succeeds"] = asdict(succeeds)
-            session._succeeds = succeeds
+            session.succeeds = succeeds
         empty_hash = universe.hash_bitmap(bytes(universe.bitmap_bytes))
         hashes = (empty_hash, session._survivors_hash)
         event = session._journal.draft(
@@ -168,7 +168,7 @@ class BeliefSession(SessionState):
         self._refuse_if_succeeded()
         if expected_head is not None:
             self._check_head(expected_head)
-        if self._policy.validate_hypotheses:
+        if self.policy.validate_hypotheses:
             self._check_known(claimed)
         applied = self._survivors.strike(claimed)
         after_hash = self._survivors.hash() if applied else self._survivors_hash
@@ -338,11 +338,11 @@ class BeliefSession(SessionState):
             ],
             "cause": check_opaque("cause", cause),
         }
-        if self._successor_id is not None:
+        if self.successor_id is not None:
             return self._first_succession(payload)
         self._check_head(expected_head)
         event = self._draft_unchanged("SUCCEED_SESSION", payload, event_id, ts)
-        self._successor_id = successor_id
+        self.successor_id = successor_id
         self._journal.append(event)
         return _succession(event, event)
 
@@ -355,12 +355,12 @@ class BeliefSession(SessionState):
 
     def _refuse_if_terminated(self) -> None:
         # Of one that went on in another session, the error that names it says more.
-        if self._core.is_terminated and self._successor_id is None:
+        if self._core.is_terminated and self.successor_id is None:
             raise BeliefError("SESSION_TERMINATED", "the session has ended")
 
     def _refuse_if_succeeded(self) -> None:
-        if self._successor_id is not None:
-            raise succession_refusal(self._successor_id)
+        if self.successor_id is not None:
+            raise succession_refusal(self.successor_id)
 
     def _check_head(self, expected_head: str | None) -> None:
         if expected_head is not None and expected_head != self.head_event_id:
@@ -368,7 +368,7 @@ class BeliefSession(SessionState):
             raise BeliefError("CONFLICT", "the session has moved on", details)
 
     def _check_known(self, claimed: list[str]) -> None:
-        unknown = sort_unique([name for name in claimed if name not in self._universe])
+        unknown = sort_unique([name for name in claimed if name not in self.universe])
         if unknown:
             details = {"invalid": unknown[:MAX_REPORTED_IDS], "n_invalid": len(unknown)}
             raise BeliefError("INVALID_HYPOTHESIS_ID", "not in the declared universe", details)
@@ -417,7 +417,7 @@ class BeliefSession(SessionState):
         if self._obligation_id is not None:
             return "active obligation blocks termination", False
         singleton = len(self._survivors) == 1
-        force = self._policy.allow_force and context.get("force") is True
+        force = self.policy.allow_force and context.get("force") is True
         if not singleton and not force:
             return "termination requires singleton survivor", False
         if not self._core.may_terminate():

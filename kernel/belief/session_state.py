@@ -21,43 +21,34 @@ class SessionState:
     def __init__(
         self, session_id: str, ontology: OntologyBundle, universe: Universe, policy: SessionPolicy
     ) -> None:
-        self._session_id = check_text("session_id", session_id)
-        self._ontology = ontology
-        self._policy = policy
-        self._universe = universe
+        self.session_id = check_text("session_id", session_id)
+        """The id that every event of the session carries."""
+
+        self.ontology = ontology
+        """What the session was declared about."""
+
+        self.policy = policy
+        """What the session was declared to allow."""
+
+        self.universe = universe
+        """Every hypothesis that was declared."""
+
         self._core = CMBSCore(universe.ids, policy.stability_window)
         self._survivors = Survivors(universe)
         self._survivors_hash = self._survivors.hash()
         self._obligation_id: str | None = None
         self._observations: dict[tuple[str, str], int] = {}
         self._journal = Journal(session_id)
-        self._succeeds: Predecessor | None = None
-        self._successor_id: str | None = None
+        self.succeeds: Predecessor | None = None
+        """The session that this one goes on from; None of one that a client declared."""
 
-    @property
-    def session_id(self) -> str:
-        """The id that every event of the session carries."""
-        return self._session_id
-
-    @property
-    def ontology(self) -> OntologyBundle:
-        """What the session was declared about."""
-        return self._ontology
-
-    @property
-    def policy(self) -> SessionPolicy:
-        """What the session was declared to allow."""
-        return self._policy
-
-    @property
-    def universe(self) -> Universe:
-        """Every hypothesis that was declared."""
-        return self._universe
+        self.successor_id: str | None = None
+        """The session that goes on from this one, which is closed then."""
 
     @property
     def weight_bytes(self) -> int:
         """About how much memory the session holds."""
-        return self._universe.weight_bytes + self._journal.weight_bytes
+        return self.universe.weight_bytes + self._journal.weight_bytes
 
     @property
     def survivors(self) -> frozenset[str]:
@@ -88,16 +79,6 @@ class SessionState:
         return self._core.is_terminated
 
     @property
-    def succeeds(self) -> Predecessor | None:
-        """The session that this one goes on from; None of one that a client declared."""
-        return self._succeeds
-
-    @property
-    def successor_id(self) -> str | None:
-        """The session that goes on from this one, which is closed then."""
-        return self._successor_id
-
-    @property
     def head_event_id(self) -> str | None:
         """Id of the last event, which ``expected_head`` is compared with."""
         return self._journal.head_event_id
@@ -120,8 +101,8 @@ class SessionState:
         """
         survivors = self._survivors
         snapshot: dict[str, Any] = {
-            "session_id": self._session_id,
-            "ontology": self._ontology.to_dict(),
+            "session_id": self.session_id,
+            "ontology": self.ontology.to_dict(),
         }
         if survivors_max != 0:
             snapshot["survivors"] = (
@@ -134,10 +115,10 @@ class SessionState:
             "active_obligation_id": self._obligation_id,
             "audit_head_event_id": self._journal.head_event_id,
         }
-        if self._succeeds is not None:
-            snapshot["predecessor_id"] = self._succeeds.session_id
-        if self._successor_id is not None:
-            snapshot["successor_id"] = self._successor_id
+        if self.succeeds is not None:
+            snapshot["predecessor_id"] = self.succeeds.session_id
+        if self.successor_id is not None:
+            snapshot["successor_id"] = self.successor_id
         return snapshot
 
     def core_state(self) -> dict[str, Any]:
@@ -171,7 +152,7 @@ class SessionState:
         A million at once keep every other thread waiting for a fifth of a second.
         """
         self._core.release()
-        self._universe.release()
+        self.universe.release()
 
     def take_snapshot(self, since: int) -> SessionSnapshot:
         """Write down what the session holds; `since` events are covered by the snapshot before."""
@@ -180,7 +161,7 @@ class SessionState:
         )
         observations = [[position, *key] for key, position in newest]
         gates = self._core.gates()
-        window = self._policy.stability_window
+        window = self.policy.stability_window
         gates["conclusion_history"] = gates["conclusion_history"][-window:] if window else []
         return SessionSnapshot(
             n_events=self.n_events,
@@ -197,11 +178,11 @@ class SessionState:
         newest, event = parts[-1], BeliefEvent.from_bytes(head)
         head_of_snapshot = (newest.head_event_id, newest.head_event_hash)
         if (event.session_id, event.event_id, event.event_hash) != (
-            self._session_id,
+            self.session_id,
             *head_of_snapshot,
         ):
             raise CorruptBeliefEvent("the snapshot after it names another")
-        self._survivors = Survivors.of_bitmap(self._universe, newest.bits)
+        self._survivors = Survivors.of_bitmap(self.universe, newest.bits)
         self._survivors_hash = self._survivors.hash()
         if self._survivors_hash != event.survivors_after_hash:
             raise CorruptBeliefEvent("the snapshot after it holds other survivors")
@@ -211,7 +192,7 @@ class SessionState:
         self._obligation_id = next(iter(newest.gates["obligations"]), None)
         # Nothing follows the event that closes a session, so no snapshot has to say it.
         if event.verb == "SUCCEED_SESSION":
-            self._successor_id = event.payload["successor_id"]
+            self.successor_id = event.payload["successor_id"]
         # The observations above keep a probe from counting twice; the core's history is not read.
         empty_lists: dict[str, Any] = {"consumed_probes": [], "elimination_history": []}
         survivors = {"survivors": self._survivors.ids()}

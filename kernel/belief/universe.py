@@ -33,6 +33,9 @@ class Universe:
 
     def __init__(self, hypotheses: Iterable[str]) -> None:
         self._ids = _check_universe(hypotheses)
+        self.ids: Sequence[str] = self._ids
+        """All ids, sorted by code point."""
+
         self._positions = {name: position for position, name in enumerate(self._ids)}
         content = canonical_texts(self._ids)
         self._text_bytes = len(content)
@@ -48,11 +51,6 @@ class Universe:
 
     def __contains__(self, hypothesis_id: object) -> bool:
         return hypothesis_id in self._positions
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """All ids, sorted by code point."""
-        return self._ids
 
     def is_of(self, hypotheses: Iterable[str]) -> bool:
         """Tell whether a universe of these hypotheses would be the same.

@@ -15,7 +15,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
 from kernel.model.landscape_receipts import RunSealed
-from kernel.model.sole_receipt import sole_receipt
+from kernel.model.receipt import sole_receipt
 from kernel.records.operation_steps import AppliedOperation, Steps
 from kernel.values.canonical import canonicalize
 from kernel.values.errors import EffectInapplicable

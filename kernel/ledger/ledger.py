@@ -8,6 +8,7 @@ change one that they were given.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
@@ -637,7 +638,11 @@ class LedgerTransaction(LedgerView):
 
         self._known_at: tuple[int, ...] = ()
         self._known: dict[Any, Any] = {}
-        self.changes: RecentChanges = RecentChanges(self.head_now.ec_sequence_number)
+
+    @cached_property
+    def changes(self) -> RecentChanges:
+        """What was written to the graph of late."""
+        return RecentChanges(self.begun_at_sequence)
 
     def record(self, table: Table, key: str) -> Document | None:
         """Return the newest record of a typed store, the same object every time: for reading only.

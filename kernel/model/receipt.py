@@ -7,20 +7,23 @@ moment (a request entered a queue) and are purged.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from kernel.model import landscape_receipts as landscape
 from kernel.model import receipt_bodies as own
 from kernel.model import stated_receipts as stated
 from kernel.model import thought_receipts as thoughts
+from kernel.model.envelope import Envelope
 from kernel.model.problems import first_problem
 from kernel.model.receipt_bodies import HEADER_FIELDS, ReceiptBody
 from kernel.model.rules_version import RULES_VERSION
 from kernel.values.errors import KernelError
 
 Retention = Literal["durable", "ephemeral"]
+
+_Stated = TypeVar("_Stated", bound=BaseModel)
 
 MIGRATION_KIND = "needs_migration_review"
 """An item of a review queue: a lite envelope that migration cannot map (§2.8)."""
@@ -309,3 +312,20 @@ def receipt_effect(
         "payload": body,
         "schema_version": 1,
     }
+
+
+def sole_receipt(envelope: Envelope, kind: str, model: type[_Stated]) -> _Stated:
+    """Return what an envelope states in its one receipt of a kind.
+
+    Raises:
+        ValueError: it states none, or several, or one that its model does not take.
+    """
+    stated = [
+        effect.payload for effect in envelope.primitive_effects if effect.receipt_subkind == kind
+    ]
+    if len(stated) != 1:
+        raise ValueError(f"states {kind} once")
+    try:
+        return model.model_validate(stated[0])
+    except ValidationError as error:
+        raise ValueError(first_problem(error)[1]) from None

@@ -5,7 +5,7 @@ is one.
 """
 
 from kernel.algebra.verbs import KEY_HANDOVER
-from kernel.model.sole_receipt import sole_receipt
+from kernel.model.receipt import sole_receipt
 from kernel.model.stated_receipts import KeyHandedOver
 from kernel.proof.handover_proof import HANDOVER_RECEIPT
 from kernel.proof.key_handover import KeyHandover

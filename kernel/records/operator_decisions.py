@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernel.ledger.ledger import Document
-from kernel.model.sole_receipt import sole_receipt
+from kernel.model.receipt import sole_receipt
 from kernel.model.stated_receipts import OperatorDecided
 from kernel.records.operation_steps import AppliedOperation
 from kernel.values.errors import EffectInapplicable

@@ -18,7 +18,7 @@ from kernel.algebra.verbs import RECEIPTS_SEAL
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.tables import Row, TableQuery, TablesView
-from kernel.model.sole_receipt import sole_receipt
+from kernel.model.receipt import sole_receipt
 from kernel.model.stated_receipts import ReceiptsSealed
 from kernel.proof.merkle_tree import Frontier, leaf_hash
 from kernel.records.operation_steps import AppliedOperation

@@ -26,7 +26,7 @@ from kernel.algebra.verbs import (
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row, Tables
-from kernel.model.sole_receipt import sole_receipt
+from kernel.model.receipt import sole_receipt
 from kernel.model.thought_receipts import (
     ROUND_SESSIONS_MAX,
     AuditSessionEnded,

@@ -209,7 +209,8 @@ class Kernel:
         outcome = CURRENT_RULES.apply(transaction, submission.envelope, sequence, self.strategy)
         if submission.envelope.supersedes is not None:
             check_order(transaction, submission.envelope.supersedes, outcome.applied_effects)
-        check_left_alone(transaction, submission.envelope, outcome.applied_effects)
+        if transaction.rollback_under_way() is not None:
+            check_left_alone(transaction, submission.envelope, outcome.applied_effects)
         return seal_log_row(submission, sequence, outcome)
 
     def _record_own(self, transaction: LedgerTransaction, documents: tuple[Document, ...]) -> None:

@@ -34,10 +34,11 @@ def seal_log_row(
     effects = [canonicalize_plain(document) for document in outcome.applied_effects]
     for ordinal, document in enumerate(outcome.applied_effects):
         tables.append(schema.applied_effects, effect_row(sequence, ordinal, document))
+    effects_hash = sha256_hex(b"[" + b",".join(effects) + b"]")
     committed_at = iso_time(head.committed_at_us)
     blob_ref = transaction.put_blob(submission.content)
     row_bytes = canonicalize_plain(
-        _row_document(submission, sequence, outcome, effects, blob_ref, committed_at)
+        _row_document(submission, sequence, outcome, effects_hash, blob_ref, committed_at)
     )
     row_hash = sha256_hex(row_bytes)
     tables.append(
@@ -57,7 +58,8 @@ def seal_log_row(
             "committed_at": committed_at,
         },
     )
-    transaction.write_causes(sequence, envelope.causal_parent_operation_ids)
+    if envelope.causal_parent_operation_ids:
+        transaction.write_causes(sequence, envelope.causal_parent_operation_ids)
     head.ec_sequence_number, head.row_hash = sequence, row_hash
     applied = [
         {"effect_id": effect["effect_id"], "applied_at": effect["applied_at"]}
@@ -82,7 +84,7 @@ def _row_document(
     submission: Submission,
     sequence: int,
     outcome: AppliedEffects,
-    effects: list[bytes],
+    effects_hash: str,
     blob_ref: str,
     committed_at: str,
 ) -> Document:
@@ -109,7 +111,7 @@ def _row_document(
         },
         "recorded_at": envelope.recorded_at,
         "committed_at": committed_at,
-        "applied_effects_hash": sha256_hex(b"[" + b",".join(effects) + b"]"),
+        "applied_effects_hash": effects_hash,
         "receipt_chain_head": head.receipt_hash,
         "rules_version": CURRENT_RULES.version,
         "schema_version": 1,

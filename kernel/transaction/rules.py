@@ -27,10 +27,10 @@ from kernel.algebra.verbs import (
     SEMANTIC_VERBS,
 )
 from kernel.authority.value import authority_of
-from kernel.ledger.row_of_envelope import row_of_envelope
+from kernel.ledger.ledger import Document
 from kernel.ledger.store.tables import Row
 from kernel.model.envelope import Envelope
-from kernel.model.lite import LITE_INTENT
+from kernel.model.lite import LITE_INTENT, LITE_VERSION
 from kernel.model.receipt import RECEIPT_KINDS, RECEIPT_KINDS_1, ReceiptRules
 from kernel.model.rules_version import RULES_VERSION
 from kernel.records.appliers import APPLIERS, EffectRules
@@ -46,6 +46,43 @@ from kernel.work.receipts import WRITES
 
 _SINCE_2 = frozenset({QUARANTINE_LIFT, RECEIPTS_SEAL, LEDGER_HEAD_ACCEPT})
 """Verbs of version 2, each with an operation kind of its name."""
+
+_FROM_ENVELOPE = (
+    "operation_id",
+    "semantic_intent",
+    "operation_kind",
+    "actor",
+    "idempotency_key",
+    "causal_parent_operation_ids",
+    "recorded_at",
+)
+
+
+def row_of_envelope(envelope: Document) -> Document:
+    """Return the fields of a row that follow from its envelope.
+
+    A lite envelope may lack fields that its row has, and does nothing (§2.8).
+    """
+    if envelope.get("envelope_version") == LITE_VERSION:
+        parents = envelope.get("causal_parent_operation_ids") or []
+        does_nothing = {"semantic_intent": LITE_INTENT, "causal_parent_operation_ids": parents}
+        absent_fields = ("affected_subgraph_descriptor", "epoch_id", "supersedes")
+        envelope = envelope | does_nothing | dict.fromkeys(absent_fields)
+    scope = envelope.get("affected_subgraph_descriptor") or {}
+    fields: Document = {name: envelope.get(name) for name in _FROM_ENVELOPE}
+    fields["schema_version"] = 1
+    fields["affected_subgraph_descriptor_summary"] = {
+        "scope_kind": scope.get("scope_kind", ""),
+        "affected_node_count": len(scope.get("affected_node_refs", ())),
+    }
+    if envelope.get("session_id") is not None:
+        fields["session_id"] = envelope["session_id"]
+    if envelope.get("epoch_id") is not None:
+        fields["commit_epoch_id"] = envelope["epoch_id"]
+    if envelope.get("supersedes") is not None:
+        fields["supersedes"] = envelope["supersedes"]
+    return fields
+
 
 _VERSION_1 = Rules(
     version=1,

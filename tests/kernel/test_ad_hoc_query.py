@@ -22,8 +22,8 @@ from kernel.ledger.ad_hoc_query import (
     answer_query,
     table_documents,
 )
-from kernel.ledger.record_query import query_records
 from kernel.ledger.sqlite import query as sqlite_query
+from kernel.ledger.sqlite.query import query_records
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery

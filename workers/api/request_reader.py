@@ -25,6 +25,7 @@ Problems = list[dict[str, Any]]
 Parts = Mapping[str, str]
 
 _JSON_TYPES: Final = re.compile(rb"\s*application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
+_KIND: Final = b"content-type"
 _ABSENT: Final = object()
 
 
@@ -126,7 +127,9 @@ class RequestReader:
         if self._body is not None:
             content = await _content(receive)
             if content:
-                is_json = _JSON_TYPES.match(_content_type(scope))
+                stated_headers = scope["headers"]
+                kind = next((value for name, value in stated_headers if name == _KIND), b"")
+                is_json = _JSON_TYPES.match(kind)
                 document = await read_json(content, self._limits) if is_json else content
         problems: Problems = []
         headers = _headers(scope) if self._reads_headers else {}
@@ -207,13 +210,6 @@ def _headers(scope: Scope) -> Parts:
         name.decode("latin-1"): value.decode("latin-1")
         for name, value in reversed(scope["headers"])
     }
-
-
-def _content_type(scope: Scope) -> bytes:
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            return bytes(value)
-    return b""
 
 
 async def _content(receive: Receive) -> bytes:

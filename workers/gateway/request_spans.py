@@ -19,6 +19,9 @@ from actors.commit.units import Unit
 from actors.messages import Audit, Message, Query
 from actors.sessions.runtime import Sessions
 from kernel.ledger.ledger import Document
+from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.simulate.operation import SimulationResult
+from kernel.work.requests import WorkReceipt
 from queues.queue.work_queue import WorkQueue
 from queues.redis.connection import RedisClient
 from workers.api.application import Application
@@ -26,17 +29,26 @@ from workers.api.services import Report, Traceparents, Write
 from workers.telemetry.http_metrics import METHODS, NO_ROUTE
 from workers.telemetry.span_exporter import Attributes, Spans
 from workers.telemetry.trace_context import TraceContext, read_traceparent
-from workers.telemetry.trace_subjects import Cause, causes_of
 from workers.telemetry.traced_queue import TracedQueue
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """An operation or a request that an answer names, by the name of its trace."""
+
+    name: str
+    attributes: Mapping[str, str]
+    is_new: bool = True
+    failed: bool = False
 
 
 @dataclass(slots=True)
 class _Asking:
     """One HTTP request, and the operations and requests of work that it turned out to be about."""
 
-    causes: list[Cause] = field(default_factory=list)
+    causes: list[_Cause] = field(default_factory=list)
     joined: list[TraceContext] = field(default_factory=list)
     """Spans of other processes whose results this request reports."""
 
@@ -75,7 +87,7 @@ class GatewayTraces:
         if message.traceparents:
             results = answer if error is None else [error] * len(message.traceparents)
             yield from _spans_of_reports(message.traceparents, results or ())
-        elif error is None and (causes := list(causes_of(answer))):
+        elif error is None and (causes := list(_causes_of(answer))):
             for cause in causes:
                 root = self.spans.root(cause.name) if cause.is_new else None
                 if root is not None:
@@ -99,7 +111,7 @@ class GatewayTraces:
         async def trace_write(unit: Unit) -> Any:
             began_ns = time.time_ns()
             result = await write(unit)
-            causes = list(causes_of(result))
+            causes = list(_causes_of(result))
             _note(causes)
             for cause in causes:
                 root = self.spans.root(cause.name) if cause.is_new else None
@@ -157,7 +169,7 @@ class _TracedSessions:
         _join(message.traceparents)
         answer = await self._sessions.ask(session_id, message)
         if not message.traceparents:
-            _note(causes_of(answer))
+            _note(_causes_of(answer))
         return answer
 
 
@@ -206,15 +218,15 @@ class _Requests:
         follows = read_traceparent(Headers(scope=scope).get("traceparent", ""))
         causes = asking.causes
         if not causes and not asking.joined:
-            causes = [Cause(f"http:{request_id}", {}, failed=answered["status"] >= 400)]
-        places: list[tuple[TraceContext, TraceContext | None, Cause]] = []
+            causes = [_Cause(f"http:{request_id}", {}, failed=answered["status"] >= 400)]
+        places: list[tuple[TraceContext, TraceContext | None, _Cause]] = []
         for cause in causes:
             root = self._spans.root(cause.name)
             if root is not None and cause.is_new:
                 places.append((root, None, cause))
             elif root is not None:
                 places.append((root.child("again", request_id), root, cause))
-        reported = Cause("", {})
+        reported = _Cause("", {})
         places += [
             (joined.child("report", request_id), joined, reported) for joined in asking.joined
         ]
@@ -231,7 +243,7 @@ class _Requests:
             )
 
 
-def _note(causes: Sequence[Cause] | Iterator[Cause]) -> None:
+def _note(causes: Sequence[_Cause] | Iterator[_Cause]) -> None:
     asking = _asking.get()
     if asking is not None:
         asking.causes += causes
@@ -260,3 +272,34 @@ def _spans_of_reports(
 
 def _code(error: object) -> str:
     return str(getattr(error, "code", "internal"))
+
+
+def _causes_of(answer: Any) -> Iterator[_Cause]:
+    """Yield the operations and the requests for work that an answer names."""
+    if isinstance(answer, SimulationResult):
+        return
+    if isinstance(answer, SubmissionResult):
+        outcome = "duplicate" if answer.duplicate else "accepted"
+        attributes = {"rotulus.operation_id": answer.operation_id, "rotulus.outcome": outcome}
+        yield _Cause(answer.operation_id, attributes, is_new=not answer.duplicate)
+    elif isinstance(answer, RejectedResult):
+        if answer.operation_id is None:
+            return
+        attributes = {
+            "rotulus.operation_id": answer.operation_id,
+            "rotulus.outcome": "rejected",
+            "rotulus.reason_code": answer.rejection.reason_code,
+        }
+        yield _Cause(answer.operation_id, attributes, failed=True)
+    elif isinstance(answer, WorkReceipt):
+        attributes = {"rotulus.work_request_id": answer.request_id}
+        yield _Cause(answer.request_id, attributes, is_new=not answer.duplicate)
+    elif isinstance(answer, dict) and isinstance(answer.get("request"), dict):
+        # A recompute that was asked for belongs to what its asker named as the trigger.
+        source, known = answer["request"].get("trigger_source_id"), bool(answer.get("duplicate"))
+        if source is not None:
+            attributes = {"rotulus.operation_id": str(answer["operation_id"])}
+            yield _Cause(str(source), attributes, is_new=not known)
+    elif isinstance(answer, list | tuple):
+        for element in answer:
+            yield from _causes_of(element)

@@ -22,7 +22,7 @@ from kernel.landscape.runtime.stretches import (
 from kernel.landscape.seals import seal_of
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.record_query import query_records
+from kernel.ledger.sqlite.query import query_records
 from kernel.ledger.store.tables import Row, TableQuery, Tables, TablesView, rows_of
 
 _NAMES = {table: name for name, table in TABLES.items()}

@@ -1,4 +1,4 @@
-"""Runs one SELECT on a SQLite file, judged by what SQLite is told to do before it does it.
+"""Runs one SELECT on a SQLite file or on records, judged by what it is told to do beforehand.
 
 Two things stand in a row behind the check of the text (`check_text`):
 
@@ -18,8 +18,12 @@ does not hold in memory SQLite keeps in a file without a name.
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+
+from sqlalchemy import Table
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateTable
 
 from kernel.ledger.ad_hoc_query import (
     SQL_CHARS_MAX,
@@ -30,8 +34,11 @@ from kernel.ledger.ad_hoc_query import (
     QueryBounds,
     QueryRefused,
     RowBudget,
+    check_text,
     distinct_names,
 )
+from kernel.ledger.store.keys import column_names, values_getter
+from kernel.ledger.store.tables import Row
 from kernel.values.errors import LedgerUnavailable
 
 STEPS_BETWEEN_LOOKS = 1000
@@ -264,3 +271,29 @@ def _answer(connection: sqlite3.Connection, sql: str, bounds: QueryBounds) -> Qu
 def _text(stored: bytes) -> str:
     """Text as it is; what is no UTF-8 is shown by its replacement characters."""
     return stored.decode(errors="replace")
+
+
+def query_records(
+    records: Mapping[Table, Sequence[Row]],
+    sql: str,
+    bounds: QueryBounds,
+    now_s: Callable[[], float],
+) -> QueryAnswer:
+    """Run one SELECT on the records of some tables, which are all that it sees.
+
+    They are put into a database in memory, whatever the ledger's is.
+
+    Raises:
+        QueryRefused: `query_refused`, `query_failed`, `query_timed_out`.
+    """
+    check_text(sql)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for table, rows in records.items():
+            connection.execute(str(CreateTable(table).compile(dialect=sqlite.dialect())))
+            names = column_names(table)
+            places = ", ".join("?" * len(names))
+            take = values_getter(names)
+            # The name is one of the schema's.
+            insert = f"INSERT INTO {table.name} VALUES ({places})"  # noqa: S608
+            connection.executemany(insert, map(take, rows))
+        return run_query(connection, sql, bounds, now_s)

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
+from kernel.ledger.schema import SCHEMA_VERSION
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sqlite import catalog as sqlite_catalog
 from kernel.ledger.sqlite.checkpoint import checkpoint, fold, is_folded, make_private
@@ -268,7 +269,8 @@ class SqliteStore:
             self._begin_immediate(writer)
             try:
                 # Somebody may have migrated the file meanwhile.
-                check_version(schema_version(writer), str(self._path))
+                if (version := schema_version(writer)) != SCHEMA_VERSION:
+                    check_version(version, str(self._path))
                 yield SqliteTables(writer, self._texts)
             except BaseException:
                 # Some errors make SQLite roll back by itself.

@@ -12,7 +12,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.envelope import Envelope, Implied
-from kernel.model.sole_receipt import sole_receipt
+from kernel.model.receipt import sole_receipt
 from kernel.model.stated_receipts import ImplicationRun
 from kernel.records.implications.halts import detector_halt_id, is_halted
 from kernel.records.implications.loop_limits import count_implied

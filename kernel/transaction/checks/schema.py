@@ -94,12 +94,11 @@ ENTRIES_MAX: Mapping[tuple[str, ...], int] = MappingProxyType(
 """By where a list stands in an envelope: how many entries it has at most."""
 
 _LISTS = (list, tuple)
-_AT_THE_TOP = tuple((path[0], limit) for path, limit in ENTRIES_MAX.items() if len(path) == 1)
-_IN_A_PART = tuple(
-    (part, tuple((path[1], limit) for path, limit in ENTRIES_MAX.items() if path[0] == part))
-    for part in dict.fromkeys(path[0] for path in ENTRIES_MAX if len(path) > 1)
+_LISTS_BY_PART = tuple(
+    (part, tuple((path[-1], limit) for path, limit in ENTRIES_MAX.items() if path[:-1] == part))
+    for part in dict.fromkeys(path[:-1] for path in ENTRIES_MAX)
 )
-"""The same by part, of lists that stand one level down."""
+"""The same by the part in which the lists stand, the envelope itself first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +124,16 @@ class Oversize:
         return {"limit": self.limit, "actual": self.actual}
 
 
-def too_many_entries(document: Mapping[str, Any]) -> Oversize | None:
+def too_many_entries(document: Document) -> Oversize | None:
     """Return the first list of an envelope that is too long; costs a look at each list."""
-    oversize = _too_many(document, _AT_THE_TOP)
-    for part, limits in () if oversize is not None else _IN_A_PART:
-        value = document.get(part)
-        if isinstance(value, dict):
-            oversize = oversize or _too_many(value, limits, f"{part}.")
-    return oversize
-
-
-def _too_many(
-    document: Mapping[str, Any], limits: tuple[tuple[str, int], ...], place: str = ""
-) -> Oversize | None:
-    for name, limit in limits:
-        value = document.get(name)
-        if value and isinstance(value, _LISTS) and len(value) > limit:
-            return Oversize(place + name, limit, len(value))
+    for part, limits in _LISTS_BY_PART:
+        stated = document.get(part[0]) if part else document
+        if not isinstance(stated, dict):
+            continue
+        for name, limit in limits:
+            value = stated.get(name)
+            if value and isinstance(value, _LISTS) and len(value) > limit:
+                return Oversize(".".join((*part, name)), limit, len(value))
     return None
 
 
