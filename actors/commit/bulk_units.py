@@ -1,7 +1,7 @@
 """Defines the units of bulk operations: one begins, takes a page, or is stopped.
 
 A page does what it can of each request: one that the kernel refuses is undone by itself, counted,
-and passed. Where a queue has no room for what is asked for anew the page ends before it.
+and passed. If a queue has no room for what is asked for anew the page ends before it.
 """
 
 from collections.abc import Callable, Mapping

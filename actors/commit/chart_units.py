@@ -9,14 +9,14 @@ from kernel.ledger.chart_blocks import ChartBlock, put_blocks
 
 
 class ChartsKept(Enum):
-    """Stands for what the unit comes to, so that its own transactions are not counted."""
+    """The result of the unit: a type of its own, by which its transactions are left uncounted."""
 
     KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)
 class KeepChartsUnit:
-    """Write blocks; what else stands in the ledger does not change."""
+    """Write blocks; nothing else in the ledger changes."""
 
     blocks: Sequence[ChartBlock]
 

@@ -1,8 +1,8 @@
 """Declares sessions and eliminates hypotheses, each anchored by an operation of its own.
 
 An elimination is named by its event and not by its trigger, which stands in the justification: a
-trigger may come again with other ids. What changes nothing writes nothing. A session that was
-replayed is used again for as long as the record has not moved on.
+trigger may come again with other ids. A call that changes nothing writes nothing. A session that
+was replayed is used again for as long as the record has not moved on.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Defines the units that record damage that a reader met, and that lift a quarantine (§17.5)."""
+"""Defines the units that record damage met by a reader, and lift a quarantine (§17.5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kernel.verify.violation import record_damage
 
 @dataclass(frozen=True, slots=True)
 class LiftQuarantineUnit:
-    """Lift a quarantine; again changes nothing."""
+    """Lift a quarantine; lifting it again changes nothing."""
 
     quarantine_id: str
     grounds: Grounds
@@ -21,7 +21,8 @@ class LiftQuarantineUnit:
     def run(self, context: CommitContext) -> bool:
         """Record it; False where it was lifted before.
 
-        Raises `QuarantineRefused`, `DecisionRefused`.
+        Raises:
+            QuarantineRefused, DecisionRefused: nothing was recorded.
         """
         decide = decide_in(context)
         return lift_quarantine(context.transaction, self.quarantine_id, self.grounds, decide)
@@ -31,8 +32,8 @@ class LiftQuarantineUnit:
 class RecordDamageUnit:
     """Leave a receipt of damaged records, which stand until they are lifted (L3)."""
 
-    met: Sequence[Damage]
+    damage: Sequence[Damage]
 
     def run(self, context: CommitContext) -> str | None:
         """Return the receipt's id, None where somebody knows of all of them."""
-        return record_damage(context.transaction, self.met)
+        return record_damage(context.transaction, self.damage)

@@ -5,8 +5,8 @@ one session, actor, moment and urgency, because its envelope states each once. I
 envelope has no room: for effects, for causes, for the inputs that it names (decision kernel/0250).
 
 A page that is refused, or that cannot be carried out, is undone and taken apart: its recomputes are
-recorded one by one, so that whatever is wrong with one is answered to that one alone. What is put
-off is put off as a page.
+recorded one by one, so that whatever is wrong with one is answered to that one alone. A page is put
+off as a whole.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

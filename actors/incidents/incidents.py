@@ -6,7 +6,7 @@ refuses one of them nothing is merged, and no receipt of the refusal stays.
 An incident is a belief session called `incident:` and its id. Its universe is the record ids of the
 graph as of its opening, with the sequence as `causal_graph_version`, so a later merge changes no
 incident that exists. Its tombstones are the session's eliminations. A tombstone of a record that
-the incident's graph does not hold is kept in the audit and eliminates nothing. What is answered is
+the incident's graph does not hold is kept in the audit and eliminates nothing. An answer is
 durable, and asking again is always safe.
 """
 

@@ -3,13 +3,14 @@
 A session is activated when somebody asks it something, and leaves memory when nobody has for a
 while; its state is in the ledger all the time. A batch that fails because of a message is halved,
 each half with an actor that was activated anew, until the message is alone; it is refused on the
-record. What of the batch was written before is found under its keys the second time. An actor that
-fails ends the messages of its batch and of its mailbox with an error (their callers may ask again),
-and the next message activates it anew. A session whose record does not verify stays down (L3).
+record. Parts of the batch that were written before are found under their keys the second time. An
+actor that fails ends the messages of its batch and of its mailbox with an error (their callers may
+ask again), and the next message activates it anew. A session whose record does not verify stays
+down (L3).
 
-Where gateways share a ledger, an actor lives under the fence of its session's shard: it is begun
-after the shard was taken, ends with it, and is never asked under another. Actors without any fence
-belong to a process that is alone.
+If gateways share a ledger, an actor lives under the fence of its session's shard: it is begun after
+the shard was taken, ends with it, and is never asked under another. Actors without any fence belong
+to a process that is alone.
 
 `Sessions` is the port by which everybody else reaches a session, wherever it lives.
 """

@@ -7,8 +7,8 @@ it stops the actors of lost shards, hands over shards that others need, and take
 A shard is taken in a transaction that raises its epoch, so its former owner cannot write for it
 from then on; the lease table only says which gateway should try. A shard is handed over in three
 steps: it is served no longer, its actors finish what they have in hand (`FINISH_S`), and then it is
-released. What is not finished by then ends as `stale_epoch` or stays in the mailbox, and the record
-says whether it took effect.
+released. Work that is not finished by then ends as `stale_epoch` or stays in the mailbox, and the
+record says whether it took effect.
 
 A gateway that is restarted under its name has its shards back at once: no other gateway has that
 name, and the epoch fences the process before. When two processes do have one name, the newer one

@@ -1,10 +1,11 @@
 """Collects sources for a prompt: the reading part of a synthesis, a specialist's (§20.2).
 
-1. A source is read only if it is isolated: its content and every field of its metadata stand
-   inside markers, and its record says so. One that is not is refused, not repaired (F3 of §10.6).
-2. What was read is remembered with its version, whether a model asked for it or a person (EC4).
-3. A look-up sees one corpus, and of it only what may be told to the model that asks. What it may
-   not be told is as if it were not there.
+1. A source is read only if it is isolated: its content and every field of its metadata stand inside
+   markers, and its record says so. One that is not is refused, not repaired (F3 of §10.6).
+2. A document that was read is remembered with its version, whether a model asked for it or a person
+   (EC4).
+3. A look-up sees one corpus, and of it only what may be told to the model that asks. A document
+   that it may not be told of is as if it were not there.
 """
 
 from collections.abc import Callable, Iterable

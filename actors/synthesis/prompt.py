@@ -1,6 +1,6 @@
 """Assembles a prompt of sources, whose structure reads back (INV-MVC-3, §10.3).
 
-1. The system's part is constant. What a person asked stands in one escaped block.
+1. The system's part is constant. The question of a person stands in one escaped block.
 2. The content and every metadata field of every source stand under markers of their own, named
    `doc-1`, `doc-2`, … in the order in which they were read, so that two are never conflated.
 3. Between markers there is neither `<` nor `>`, so there are as many markers as fields.

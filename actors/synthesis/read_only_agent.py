@@ -1,7 +1,7 @@
 """Defines a specialist: whoever works on the record without being its writer (§20.2, §20.3, K18).
 
 1. It reads through a view, which belongs to one sequence and cannot write.
-2. What it thinks in between goes into its session's context: in memory, bounded, gone after a time.
+2. Its thoughts in between go into its session's context: in memory, bounded, gone after a time.
 3. What it wants done it emits as an intent; the orchestrator makes an operation of it, or not.
 
 It holds no kernel, no transaction and no committer, so there is nothing else that it could do. This

@@ -1,8 +1,8 @@
 """Bounds what a verb's effects may state, beside which kinds they are (§3.3, §3.6, §4.3).
 
 A table by verb and canonical kind. V3 judges it: a name such as `corpus_membership_reject` would
-else stand in the log over an effect that confirms. What depends on the state (from where a node is
-restored, which fields are locked) is the store's to judge.
+else stand in the log over an effect that confirms. The store judges what depends on the state: from
+where a node is restored, which fields are locked.
 """
 
 from collections.abc import Collection, Mapping

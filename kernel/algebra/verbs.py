@@ -3,12 +3,12 @@
 A verb requires effect kinds, may carry more, and forbids those that contradict it:
 
 1. A verb that records an observation admits kinds that only observe.
-2. What leaves the process (an artifact, a file, a token) and what moves the policy happens only
-   under a verb that asks for it.
+2. An artifact, a file or a token leaves the process, and the policy moves, only under a verb that
+   asks for it.
 3. A verb that adds does not take away what it adds, and the other way round.
-4. What disposes of a node or moves a membership happens only under a verb that says so.
+4. A node is disposed of, and a membership moves, only under a verb that says so.
 
-What the effects may state beside their kinds is in `algebra/arguments.py`.
+`algebra/arguments.py` has what the effects may state beside their kinds.
 
 A kind that no verb of §3.3 reaches has a verb of its own name, which asks for exactly that kind
 (K28).

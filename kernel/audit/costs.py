@@ -2,9 +2,9 @@
 
 Entries are read off the log and stored nowhere (decision kernel/0074): the row has the intent and
 the actor, the envelope the estimate, a receipt the lease. All of these are durable and sealed, so
-an entry can be proved and never changes. What was measured is known where models answered: the
-tokens of their recorded outputs, attributed to the operation that recorded the output. Estimates
-are in the unit of `estimated_capacity_cost`, measurements in tokens; the two cannot be compared.
+an entry can be proved and never changes. Measured costs are known where models answered: the tokens
+of their recorded outputs, attributed to the operation that recorded the output. Estimates are in
+the unit of `estimated_capacity_cost`, measurements in tokens; the two cannot be compared.
 
 An operation whose policy generation attributes no cost has no entry.
 

@@ -6,12 +6,12 @@
     {"kind": "head", "ec_sequence_number", "row_hash", "receipt_sequence", "receipt_hash",
      "tree_root"}
 
-What was hashed is embedded byte for byte as it is stored, so a reader finds both layers of an
-operation by plain JSON, and a verifier finds the bytes again by writing what it read canonically.
-A row's `receipts` are those that its operation emitted, each with its hash. Receipts of refusals
-and of work that was given up have lines of their own before the row that seals them, which say
-behind which row they stand. In the order of the file the receipts are their chain. An erased
-envelope is null, and so is its salt.
+The hashed bytes are embedded as they are stored, so a reader finds both layers of an operation by
+plain JSON, and a verifier finds the bytes again by writing what it read canonically. A row's
+`receipts` are those that its operation emitted, each with its hash. Receipts of refusals and of
+work that was given up have lines of their own before the row that seals them, which say behind
+which row they stand. In the order of the file the receipts are their chain. An erased envelope is
+null, and so is its salt.
 
 Left out: ephemeral receipts, the typed records (the log folds into them), requests, what models
 answered, of which the envelopes hold the commitments, and the trails of belief sessions, of which

@@ -1,6 +1,6 @@
 """Derives what an operation sets off: triggers T1 to T7 (§8.2), and how urgent they are (§8.3).
 
-What a user changes in a session with a recent belief event is urgent (decision kernel/0148).
+A user's change in a session with a recent belief event is urgent (decision kernel/0148).
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """Decides which hypotheses are left (CMBSCore), and when a caller may leave an obligation or end.
 
-1. Survivors only ever shrink. What is not there is ignored, so the core trusts its adapter.
+1. Survivors only ever shrink. An id that is not there is ignored, so the core trusts its adapter.
 2. INV-3: a probe id counts once in the life of the core; a repeat is refused without a trace.
 3. INV-5a: entropy is log2 of the number of survivors, 0.0 for one or none; it gates nothing.
 4. INV-6: an obligation is left once enough hypotheses were removed since it was entered; every

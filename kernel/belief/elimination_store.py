@@ -6,7 +6,7 @@ What every store promises:
 2. The universe of a session is fixed when it is created. The same creation again changes nothing.
 3. Survivors and tombstones are two parts of the universe. An id outside of it may be named and is
    answered like one that was eliminated before, but is never among either.
-4. What a call has answered is kept for as long as the store keeps anything.
+4. The answer of a call is kept for as long as the store keeps anything.
 5. Any number of threads may call it at once.
 
 A store decides nothing: whoever calls `eliminate` has asked CMBSCore first.

@@ -2,10 +2,10 @@
 
     event hash = SHA-256(RFC 8785 bytes of every field but event_hash)
 
-The hash covers the payload and the verb as well as the survivors, and the previous event's hash,
-so no entry can be altered, dropped from the middle, reordered or moved to another session. The
-first entry follows 64 zeros. What is stored is the RFC 8785 bytes with the hash among the fields;
-the bytes are made once and are the truth, the attributes are what they say.
+The hash covers the payload and the verb as well as the survivors, and the previous event's hash, so
+no entry can be altered, dropped from the middle, reordered or moved to another session. The first
+entry follows 64 zeros. The RFC 8785 bytes are stored with the hash among the fields; the bytes are
+made once and are the truth, the attributes are what they say.
 """
 
 import hashlib

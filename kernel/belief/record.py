@@ -6,7 +6,7 @@ also verifies the sessions.
 
 Activating a session holds it against the record: its events, its snapshot (decision kernel/0162),
 its summary row, its newest anchor and the log's operation that states the anchor must all end at
-the same event. Where one does not, the session is corrupt.
+the same event. If one does not, the session is corrupt.
 """
 
 from collections.abc import Sequence

@@ -5,12 +5,12 @@
 2. Every verb that changes something, and every request that is turned down, is one audit event.
 3. A call that raises has changed nothing: what is struck before its event is made is taken back
    where that fails, and everything else takes its place afterwards, by steps that cannot fail.
-4. An elimination is known by its (source_id, observation_id): the same again gets the first
-   answer, even under a stale ``expected_head``; other ids or another justification is a CONFLICT.
+4. An elimination is known by its (source_id, observation_id): the same again gets the first answer,
+   even under a stale ``expected_head``; other ids or another justification is a CONFLICT.
 5. One obligation at a time. While it is open no conclusion is accepted and nothing terminates.
 6. Termination needs a single survivor, or force that the policy allows; and in either case stable
    conclusions if the policy asks for them. Afterwards only reading is possible, and succession.
-7. What was struck never comes back. Where its ground was undone the session is closed and another
+7. A struck hypothesis never comes back. If its ground was undone the session is closed and another
    one succeeds it, over the whole universe, with the eliminations that still hold; both say so
    (decision kernel/0600). It happens once, and the same again gets the first answer.
 8. The trail is the state: replaying it gives the same session, and each replayed event must come

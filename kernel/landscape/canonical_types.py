@@ -3,7 +3,7 @@
 Canonical JSON is RFC 8785, and what is called a hash is taken of it, so that any library computes
 the same one (ruling L2). Typed JSON is what is kept and read back; a reference is its SHA-256.
 
-1. What has a value in JSON is that value: null, booleans, texts, integers up to 2^53 - 1,
+1. A value that JSON has stays what it is: null, booleans, texts, integers up to 2^53 - 1,
    fractions, lists, objects. A tuple is a list, a UUID its text, an enumeration's member its value.
 2. A time is ISO 8601 in UTC (one without a zone is in UTC), a Decimal its text, pandas' NaT and NA
    are null. Their types are not in the text; the source's schema restores them.

@@ -1,9 +1,9 @@
 """Reads a run's checkpoints, and from where it goes on after its process ended (seed 003).
 
 A checkpoint holds the hash of the whole graph, nodes and edges; a run goes on only on the graph on
-which it began, because one run has one configuration. What is still to be done follows from the
-newest checkpoint and the records behind it (`open_work.py`). A run whose process was killed still
-says that it is running, and may go on.
+which it began, because one run has one configuration. The rest of the work follows from the newest
+checkpoint and the records behind it (`open_work.py`). A run whose process was killed still says
+that it is running, and may go on.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Computes the digest of a run: over every record, table by table, each in the order of its keys.
 
-A record enters as the bytes of its values; one that breaks a rule of its table stops the digest.
-What changes after a run's end (when its payloads went) is in no digest. The digest of the run is
-that of the canonical JSON of its tables' counts and digests, so a table that was changed is named.
+A record enters as the bytes of its values; one that breaks a rule of its table stops the digest. A
+change after a run's end (when its payloads went) is in no digest. The digest of the run is that of
+the canonical JSON of its tables' counts and digests, so a table that was changed is named.
 """
 
 from collections.abc import Iterable, Iterator

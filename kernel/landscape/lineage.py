@@ -1,6 +1,6 @@
 """Explains what is on the record of a run: the whole lineage of a token (seed 003, `explain`).
 
-What is asked about may be a token, a row, or anything that leads to one: a state, a call, an
+The subject of a question may be a token, a row, or anything that leads to one: a state, a call, an
 outcome, an artifact, a batch. Its tokens are explained, each from its source, with its parents and
 children; so a row that was forked has an answer for each of its ways and is never ambiguous. Every
 record is held against its rules, and one that names another which is not there is damage.

@@ -6,8 +6,9 @@ they are, and what the others hold is stated beside it; it enters again when it 
 group can be computed again from the records as they are later, finished or not, and no record can
 be changed without its group (decision kernel/0610).
 
-Who writes holds the writer's lock, so the chain has no forks. A run that was recorded before there
-were groups is taken into the chain by whoever writes of it first, or by a gateway when it starts.
+The writer's lock is held while a group is written, so the chain has no forks. A run that was
+recorded before there were groups is taken into the chain by whoever writes of it first, or by a
+gateway when it starts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

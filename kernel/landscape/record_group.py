@@ -1,9 +1,9 @@
 """Records that wait to be written: few transactions for many records, none of them in part.
 
-What belongs together (a fork with the outcome of its parent) is a unit, and a unit is written whole
-or not at all. A recorder's records are durable when `flush` has returned. More units than the bound
-are not held back: whoever adds one then writes them first. Where the store does not answer they
-stay, and nothing is taken that would go beyond the bound.
+Records that belong together (a fork with the outcome of its parent) are a unit, and a unit is
+written whole or not at all. A recorder's records are durable when `flush` has returned. More units
+than the bound are not held back: whoever adds one then writes them first. If the store does not
+answer they stay, and nothing is taken that would go beyond the bound.
 
 In the transaction, behind the writer's lock, is decided what only there can be known: whether the
 run still runs, whether what is completed is still open, and the index of a call among those of its

@@ -1,6 +1,6 @@
 """Seals a run on the log: an operation states the digests of its records (ruling L4).
 
-What is stated is folded into `landscape_seals`. The records themselves are no part of the fold:
+The statement is folded into `landscape_seals`. The records themselves are no part of the fold:
 applying the operation does not read them, and verification holds them against the seal.
 """
 

@@ -1,9 +1,8 @@
 """Bounds one SELECT that somebody wrote on a ledger's tables, and says what it may do.
 
-Each adapter answers on a connection of its own that may only read, and closes it. What a text may
-touch is a list of what is allowed, never of what is forbidden: the ledger's tables, and functions
-that compute a value from values. Each adapter enforces it where its database decides (decision
-workers/0225).
+Each adapter answers on a connection of its own that may only read, and closes it. A list says what
+a text may touch, and none what it may not: the ledger's tables, and functions that compute a value
+from values. Each adapter enforces it where its database decides (decision workers/0225).
 """
 
 import math

@@ -1,7 +1,7 @@
 """Keeps of each answer to a submission what the log does not say, to give it again (§2.5).
 
-What was applied and when is read from the log and its effects. Durable receipts are those on
-record, so the others are ephemeral, however long they are gone.
+The log and its effects tell what was applied, and when. Durable receipts are those on record, so
+the others are ephemeral, however long they are gone.
 """
 
 from kernel.ledger import schema

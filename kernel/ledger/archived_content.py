@@ -4,8 +4,8 @@ The file is gzip over a line of JSON, under its commitment as its name:
 
     {"commitment":"…","content":"…","format":"rotulus-content/1","salt":"…"}
 
-A content has a file of its own, because one that is erased has to go and the others stay
-(decision kernel/0460). Who reads it holds it to the commitment, so a file cannot be another one.
+A content has a file of its own, because one that is erased has to go and the others stay (decision
+kernel/0460). Its reader holds it to the commitment, so a file cannot be another one.
 """
 
 import gzip

@@ -2,8 +2,8 @@
 
 The archived thoughts of a session are its first ones, without a gap, and so are the nodes that they
 give. A record is read from its segment; a node is computed from the records before it, because
-nothing else is kept of it (decision kernel/0491). Who asks for no session is answered from the
-database alone.
+nothing else is kept of it (decision kernel/0491). A question that names no session is answered from
+the database alone.
 """
 
 from array import array

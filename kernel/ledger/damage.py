@@ -3,7 +3,7 @@
 Every error that says that something stored is not what was written has one of the codes of
 `DAMAGE_CODES`, whoever raises it. A ledger notes each one that leaves a snapshot or a transaction
 of it (`Ledger.view`), a door each one that it answers with; both note it in the same place, from
-which it is written down, counted and told. What names its row states table and key; of anything
+which it is written down, counted and told. Damage to a row states its table and key; of anything
 else the message is the name.
 """
 

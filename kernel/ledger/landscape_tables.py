@@ -3,12 +3,12 @@
 They are no fold of the log. Rows of a run come and are completed while it runs; when it has ended,
 the digests of its tables are stated by an operation, and `landscape_seals` holds what was stated:
 that table is folded (decision kernel/0420). Every key begins with the run, and the column behind it
-orders a table: so a run is read, exported and digested in one total order. What a record names of
-its run is there, which the database sees to by foreign keys (decision kernel/0478). What each
-transaction wrote of a run is a group, and the groups are a chain (decision kernel/0610).
+orders a table: so a run is read, exported and digested in one total order. Foreign keys see to it
+that everything is there that a record names of its run (decision kernel/0478). The records of a run
+that one transaction wrote are a group, and the groups are a chain (decision kernel/0610).
 
-What a column holds is said by its name and its `info`: `values` are those that it admits. `_hash`
-and `_ref` are SHA-256 in hex, `_json` is canonical data, `_us` is microseconds.
+Its name and its `info` say what a column holds: `values` are those that it admits. `_hash` and
+`_ref` are SHA-256 in hex, `_json` is canonical data, `_us` is microseconds.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,11 @@
 """Supersedes every lite row, or holds it until a reviewer has settled it (§2.8).
 
-Rows are taken in sequence. What maps mechanically is submitted like every other envelope. What does
-not, or is refused, gets a receipt `needs_migration_review` and is held, and the job goes on. An
-operation waits while an earlier one is held that it names as a cause, or with which it shares a
-record: it was written after that one, and is applied after that one is settled. So a record that
-many operations name can let many wait. Capacity that is not there stops the job, and holds nothing.
+Rows are taken in sequence. An envelope that maps mechanically is submitted like every other. One
+that does not, or is refused, gets a receipt `needs_migration_review` and is held, and the job goes
+on. An operation waits while an earlier one is held that it names as a cause, or with which it
+shares a record: it was written after that one, and is applied after that one is settled. So a
+record that many operations name can let many wait. Capacity that is not there stops the job, and
+holds nothing.
 
 Everything that the job knows is on the record, so it goes on wherever it was killed.
 """

@@ -2,8 +2,8 @@
 
 Every envelope becomes a row of its own, in the order of the lines: recorded, sealed in the chain,
 and applied to nothing. The whole log is read and judged before the first row is written, so it is
-read twice, with an id and a hash of each line in memory. What is on the record already is passed
-over, so that a log that was taken in part is taken to its end.
+read twice, with an id and a hash of each line in memory. A row that is on the record already is
+passed over, so that a log that was taken in part is taken to its end.
 """
 
 import hashlib

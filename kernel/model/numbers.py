@@ -1,9 +1,9 @@
 """Bounds the numbers of models: each has a least and a most.
 
-What is on the record is in canonical form, which has integers up to 2^53 - 1 and every finite
-float. A model that reads the record takes all of these, because the rules of a version read every
-row that was recorded under it (K30). What is submitted is held to what its field measures, which is
-less (decision kernel/0535): a sum over so many rows as there can ever be is then finite.
+The record is in canonical form, which has integers up to 2^53 - 1 and every finite float. A model
+that reads the record takes all of these, because the rules of a version read every row that was
+recorded under it (K30). A submitted number is held to what its field measures, which is less
+(decision kernel/0535): a sum over so many rows as there can ever be is then finite.
 
 They are strict: a boolean is no number, and neither is a text that has digits.
 """

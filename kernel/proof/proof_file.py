@@ -3,12 +3,12 @@
     python proof_file.py FILE --vkey KEY ... [--policy POLICY]
 
 It needs Python 3.11 and `cryptography`, and imports nothing of ours; `proof_file.mjs` beside it
-does the same in a browser or under Node. What both take for a proof is the same to the byte.
+does the same in a browser or under Node. Both take the same bytes for a proof.
 
-A proof file is a JSON object. All kinds but `consistency` hold the stored bytes of a row of the
-log and a proof that the row is in the log (C2SP tlog-proof, with a signed checkpoint inside). Where
-it is shown they hold the envelope to which the row commits, with its salt. What a kind proves of
-the envelope is in `KINDS`. The keys of the log (`rotulus checkpoint key` printed them) have to come
+A proof file is a JSON object. All kinds but `consistency` hold the stored bytes of a row of the log
+and a proof that the row is in the log (C2SP tlog-proof, with a signed checkpoint inside). Where it
+is shown they hold the envelope to which the row commits, with its salt. `KINDS` has what a kind
+proves of the envelope. The keys of the log (`rotulus checkpoint key` printed them) have to come
 from elsewhere: whoever made the file could have made keys as well. Of several each must have
 signed. A policy (C2SP tlog-policy) says whose cosignatures count and how many are enough; without
 KEY its lines `log` name the keys of the log.

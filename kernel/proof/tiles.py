@@ -1,7 +1,7 @@
 """Cuts the hashes of a tree into tiles, as C2SP tlog-tiles does: 256 hashes of every eighth level.
 
-A full tile never changes. What lies between two tiles is computed from the lower one, so a proof
-reads at most two tiles for each eight levels of the tree.
+A full tile never changes. Nodes between two tiles are computed from the lower one, so a proof reads
+at most two tiles for each eight levels of the tree.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Accepts a ledger that went back: what is lost, the finding on the record, its acceptance.
 
-Who finds it states the head that was known, the head that is there, and what of its own answers is
-on the record no longer, in receipts of the ledger that is there; the same finding is written once.
-An operator accepts that ledger by an operation with the reason. It gives every shard back, so that
+Its finder states the head that was known, the head that is there, and what of its own answers is on
+the record no longer, in receipts of the ledger that is there; the same finding is written once. An
+operator accepts that ledger by an operation with the reason. It gives every shard back, so that
 nobody goes on from what was read before (decision kernel/0580).
 """
 

@@ -1,6 +1,7 @@
 """Keeps memberships of nodes in corpora, a state machine as a table (§4.3.3).
 
-What the table does not hold is disallowed; `None` is the state of a membership that never was.
+A transition that the table does not hold is disallowed; `None` is the state of a membership that
+never was.
 
 A membership may say of another one of its corpus that it was merged into it, which rejects it, or
 that it was split from it, which makes it a candidate beside it (§14.4). The other one stands then.

@@ -1,8 +1,8 @@
-"""Seals of receipts: an operation states the root of the tree over a range of them (§17.5).
+"""Seals ranges of receipts: an operation states the root of the tree over them (§17.5).
 
-A row of the log seals the head of the chain of receipts. What is recorded behind the last row (the
-outcome of a plug-in's job, a refusal) is under no tree head until another row follows, so a gateway
-asks for this one. Ranges follow each other without a gap, so each receipt is in one range at most,
+A row of the log seals the head of the chain of receipts. A receipt behind the last row (the outcome
+of a plug-in's job, a refusal) is under no tree head until another row follows, so a gateway asks
+for this one. Ranges follow each other without a gap, so each receipt is in one range at most,
 and its path there proves it under any checkpoint that has the row (decision kernel/0570).
 
 The receipt of a seal says all that the operation says. Nothing else is stored, so the ranges are
@@ -81,7 +81,7 @@ def last_sealed_receipt(view: LedgerView) -> int:
     return ReceiptRange.of_receipt(rows[0]).last if rows else 0
 
 
-def not_under_the_tree(view: LedgerView) -> int:
+def count_behind_the_log(view: LedgerView) -> int:
     """Return how many receipts stand behind the last row of the log, which seals those before.
 
     Raises:
@@ -114,7 +114,7 @@ def range_to_seal(view: LedgerView, *, for_outcomes: bool = False) -> ReceiptRan
         LedgerCorrupt: a receipt is missing.
     """
     last, first = view.head().receipt_sequence, last_sealed_receipt(view) + 1
-    is_due = last - first + 1 >= RANGE_MAX or not_under_the_tree(view) > 0
+    is_due = last - first + 1 >= RANGE_MAX or count_behind_the_log(view) > 0
     if not is_due and not (for_outcomes and _has_outcome(view, first)):
         return None
     return range_of(view, first, min(last, first + RANGE_MAX - 1))

@@ -4,9 +4,9 @@ Undoing puts back what the operations in effect come to (§5.2, K2, decision ker
 
 - An operation is in effect unless an undoing of it is, and so is an undoing: chains of undoings are
   followed to their end, however long they are.
-- The effects of the operations in effect, applied in the order of the log, give the record. Where
-  the record has been in that state before, those bytes are put back; where it never was, the
-  effects that are missing are applied to the last state that holds none but those in effect.
+- The effects of the operations in effect, applied in the order of the log, give the record. If the
+  record has been in that state before, those bytes are put back; where it never was, the effects
+  that are missing are applied to the last state that holds none but those in effect.
 - What made up for an operation undoes it as an inverse does; what is irreversible stays.
 
 Everything is read from the log, archived ranges included, and only as far down as an undoing has

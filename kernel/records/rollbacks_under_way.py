@@ -3,8 +3,8 @@
 A row is there from the first page to the last but one; what the pages came to is in their receipts.
 Meanwhile the operations of the epoch that are left stay as the plan saw them: nothing is written
 over what one of them wrote, refers to it or names it among its causes, and what was undone already
-is not brought back (`rollback_under_way`, decision kernel/0231). What has happened outside is
-reported all the same.
+is not brought back (`rollback_under_way`, decision kernel/0231). An effect that has happened
+outside is reported all the same.
 """
 
 from collections.abc import Iterable, Iterator

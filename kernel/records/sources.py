@@ -6,7 +6,8 @@
 3. A node is as restricted as what it was drawn from, where that was restricted later than it.
 4. A record without a class of its own is as restricted as the operation that wrote it was; so is a
    node that the same envelope writes.
-5. What is not on the record is as restricted as anything can be: nobody can say that it was not.
+5. A source that is not on the record is as restricted as anything can be: nobody can say that it
+   was not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

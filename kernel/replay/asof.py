@@ -8,8 +8,8 @@ stores are so, and which are searched by what, stands with their tables (`ledger
 Whoever computes from the state may refuse to read it from an effect (`expect_sound`); verification
 reads all of them.
 
-What is written here stays here: it is what the next operation in sequence finds. So a run over a
-range looks a record up once, and from then on knows it from what it computed itself.
+Writes stay here: the next operation in sequence finds them. So a run over a range looks a record up
+once, and from then on knows it from what it computed itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

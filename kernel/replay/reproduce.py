@@ -1,8 +1,8 @@
 """Computes an operation's effects again and compares them with the record (kernel/0088).
 
 The envelope is applied by the rules of the version that its row seals, to the state as it was just
-before. What comes out must be the stored effects, byte for byte, and hash to what the row of the
-log commits to. The row and the envelope are held against their hashes on the way. Receipts that the
+before. The result must be the stored effects, byte for byte, and hash to what the row of the log
+commits to. The row and the envelope are held against their hashes on the way. Receipts that the
 effects emit and that are kept must be those on record. Nothing is written, nothing leaves the
 process, and this module has no way to ask a model.
 """

@@ -2,7 +2,7 @@
 
 An answer may go when nothing refers to it any more, that has been so for seven days, and its model
 is retired. It never goes earlier, never because a receipt expired, and never under a legal hold.
-What goes is the bytes: the record, its commitment and a durable receipt stay.
+The bytes go: the record, its commitment and a durable receipt stay.
 
 References are operations on the record that name the output. One ends when its operation is
 archived past the audit's horizon: a receipt `operation_archived` puts the fact on the record and

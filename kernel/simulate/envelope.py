@@ -1,8 +1,8 @@
 """Makes the envelope of a simulation: receipts and nothing else (V4-A-SIM-COMPOSE, §11.5 step 7).
 
-What an operation states is durable. The content of an ephemeral preview is therefore not in it: the
-envelope holds a salted commitment, and the content is kept beside it for as long as ephemeral
-receipts are (decision kernel/0046).
+The statement of an operation is durable. The content of an ephemeral preview is therefore not in
+it: the envelope holds a salted commitment, and the content is kept beside it for as long as
+ephemeral receipts are (decision kernel/0046).
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,13 @@
-"""Answers what would happen if, as an operation of its own: `simulate_operation` (§11.5).
+"""Answers what an operation would come to, by an operation of its own (§11.5).
 
 1. An operation that cannot be simulated leaves a receipt that says so, and nothing else.
 2. One that would set off outside what its policy forbids is blocked, with a receipt. It goes on
    only where the policy says so and the kernel runs in dev mode.
 3. Everything else is dry run and answered with a preview, an operation that would be refused
    too: its preview says by which check.
-4. No model is called here. What one said beforehand is handed in, and judged by the policy.
-5. What stays is the simulation's own operation, which consists of receipts (INV-G-SIM-1).
+4. No model is called here. A prediction that one made beforehand is handed in, and judged by the
+   policy.
+5. The simulation's own operation stays, which consists of receipts (INV-G-SIM-1).
 """
 
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ _VOLATILE = VOLATILE | {"idempotency_key"}
 
 Outcome = Literal["previewed", "not_supported", "blocked", "rejected"]
 
-STATED_MAX = 512
+STATED_CHARS_MAX = 512
 
 NOT_SUPPORTED = "simulation_not_supported_for_operation_kind"
 
@@ -279,7 +280,7 @@ def ineligible(document: object) -> Receipt | None:
 
 def repeatable(value: Any) -> str:
     """Return a text that a receipt can hold, an empty one for what it cannot."""
-    if type(value) is not str or len(value) > STATED_MAX:
+    if type(value) is not str or len(value) > STATED_CHARS_MAX:
         return ""
     try:
         value.encode()

@@ -1,9 +1,9 @@
 """Submits an envelope: check, order, apply, receipt, seal (§1.4, §2.2, §2.3).
 
-One call handles one envelope inside a transaction that the caller opened; several calls may share
-a transaction (group commit), each under its own savepoint, so that one refusal undoes one
-envelope. Nothing is true for anybody outside before the transaction has been committed. Where the
-time of an envelope goes: decision kernel/0515.
+One call handles one envelope inside a transaction that the caller opened; several calls may share a
+transaction (group commit), each under its own savepoint, so that one refusal undoes one envelope.
+Nothing is true for anybody outside before the transaction has been committed. Decision kernel/0515
+tells where the time of an envelope goes.
 """
 
 from kernel.algebra.verbs import ROLLBACK
@@ -36,9 +36,8 @@ DEFAULT_CONFLICT_WINDOW_MS = 5000
 
 _US_PER_HOUR = 3600 * 1_000_000
 _US_PER_MS = 1000
-_STATED_MAX = 512
-
-"""Fields that differ when the same thing is submitted again; they are not part of its content."""
+_STATED_CHARS_MAX = 512
+"""Characters of a text of a refused document that its receipt repeats."""
 
 _OWN_CHECKS = tuple((name, check) for name, check in CHECKS if name not in ("V11", "V12"))
 """The checks that an envelope of the kernel's own passes: it draws no capacity of its own, and it
@@ -333,7 +332,7 @@ def _repeatable_text(document: object, name: str) -> str | None:
 
 def _repeatable(value: object) -> bool:
     """Tell whether a receipt can hold what a refused document states."""
-    if type(value) is not str or len(value) > _STATED_MAX or "\x00" in value:
+    if type(value) is not str or len(value) > _STATED_CHARS_MAX or "\x00" in value:
         return False
     try:
         value.encode()

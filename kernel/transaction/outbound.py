@@ -4,8 +4,9 @@ An effect that nothing undoes puts outside what its operation was made of: conte
 or that a node holds, or a token that opens a view. The question is asked when the effect is
 decided, and again just before it is performed, because a source can be sealed in between.
 
-1. What is sealed or firewalled stays here unless the policy in force lets the actor send it out.
-2. What an overlay keeps the writer from is not sent either; what may not be shared is in no link.
+1. Sealed or firewalled content stays here unless the policy in force lets the actor send it out.
+2. Content that an overlay keeps the writer from is not sent either, and a link has none that may
+   not be shared.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,11 +1,11 @@
 """Lists the rules by version, by which everything on the record is done again (K30).
 
-Checks run once, when an envelope is submitted, and may change freely. What verification, replay,
-reading as of a sequence and tier 3 compute from a row is chosen by the version that the row or the
-receipt seals: names, the reading of the envelope, appliers, what a receipt writes. Receipts state a
-version of their own, because one without an operation has no row. Columns beside a record are not
-in it: each program derives them anew. What a store refuses is part of its applier, so a stricter
-refusal is an applier of the next version, or a check.
+Checks run once, when an envelope is submitted, and may change freely. Verification, replay, reading
+as of a sequence and tier 3 compute from a row by the version that the row or the receipt seals:
+names, the reading of the envelope, appliers, what a receipt writes. Receipts state a version of
+their own, because one without an operation has no row. Columns beside a record are not in it: each
+program derives them anew. A refusal of a store is part of its applier, so a stricter refusal is an
+applier of the next version, or a check.
 
 Once a version was released its entry, and every function that it names, stays as it is: a changed
 rule is a further entry, made of the one before by replacing what changed. `tests/ledgers/` keeps a
@@ -127,7 +127,7 @@ def effect_rules_of(row: Row) -> EffectRules:
     """Return the rules by which the effects of a row of the log were applied.
 
     Raises:
-        RulesVersionUnknown: likewise.
+        RulesVersionUnknown: the row states a version that this program does not know.
     """
     place = f"row {row['ec_sequence_number']} of the log"
     return rules_or_raise(row["rules_version"], place).effects

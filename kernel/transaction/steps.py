@@ -1,7 +1,7 @@
 """Puts the steps of applying an operation in order: those of every operation, and its verb's own.
 
-Receipts are emitted in this order, and their ids count them, so it is a part of the rules. What a
-verb does is listed in the room of its noun.
+Receipts are emitted in this order, and their ids count them, so it is a part of the rules. The room
+of its noun lists what a verb does.
 """
 
 from collections.abc import Mapping

@@ -9,8 +9,8 @@ orjson writes almost exactly these bytes; it differs from RFC 8785 in three plac
 3. keys are sorted by code point, RFC 8785 sorts by UTF-16 code unit: the two orders part only
    where one key holds a character outside the basic multilingual plane and another one of its end.
 
-So orjson writes first. Where its output shows no trace of the three cases it is already canonical;
-a trace may be a false alarm (digits inside a string), and then looking closer changes nothing.
+So orjson writes first. If its output shows no trace of the three cases it is already canonical; a
+trace may be a false alarm (digits inside a string), and then looking closer changes nothing.
 Numbers are spelled anew in the bytes, in a few passes over all of them at once: a body of nothing
 but floats costs tenths of a microsecond for each (decision kernel/0215).
 """

@@ -2,8 +2,8 @@
 
 A handler, a node of a pipeline or a plug-in may raise what ends a program (`SystemExit`), a task
 (`CancelledError`) or a generator. Its caller handles `Exception`, so every other end is raised as
-one: `ForeignCodeEnded`. What its caller did ask for passes as it is, and that is decided by the
-caller: a function on a thread is never cancelled, a coroutine is by its scope
+one: `ForeignCodeEnded`. An end that its caller did ask for passes as it is, and the caller decides
+that: a function on a thread is never cancelled, a coroutine is by its scope
 (`workers/environment/foreign_calls.py`).
 """
 

@@ -7,8 +7,8 @@
 3. All other keys are callers'. There is one scope of callers; once there are principals, each gets
    its own, in `answer_key`, and for intents in `caller_key`.
 
-What was recorded before keys had scopes is found by what it did and not by its key (decision
-kernel/0524).
+An operation that was recorded before keys had scopes is found by what it did and not by its key
+(decision kernel/0524).
 """
 
 from collections.abc import Mapping

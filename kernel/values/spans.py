@@ -1,8 +1,7 @@
 """Defines stretches of a source, as payloads and references name them (§12.3, §21.1).
 
 A reference may name a stretch in itself: ``FU-123#17-42`` is the stretch of FU-123 from offset 17
-up to, and without, offset 42. Where a stretch says too little to be placed, it is all of its
-source.
+up to, and without, offset 42. A stretch that says too little to be placed is all of its source.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Reads the form of content from outside on the record: inside markers, escaped (§10.3).
 
-Who takes content in wraps it (`actors/orchestrator/untrusted_content.py`). Offsets of spans count
-the characters of the text before wrapping, so whoever holds a span against its source has to read
-it back.
+Content is wrapped where it is taken in (`actors/orchestrator/untrusted_content.py`). Offsets of
+spans count the characters of the text before wrapping, so whoever holds a span against its source
+has to read it back.
 """
 
 import re

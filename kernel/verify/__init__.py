@@ -2,22 +2,21 @@
 
 Seven levels, in this order. The first three use none of the code that writes.
 
-S. Schema. Tables, indexes, constraints and triggers are those that this program makes.
-R. Archive. Each segment is there, is the file that the ledger names, and holds the rows of its
-   tile. Where one cannot be read the log cannot either, and verification ends there.
-A. Chains. Log and receipts are numbered without gaps and linked; every hash is that of the stored
-   bytes; every column repeats its bytes; every row beside the chains agrees with a chained one.
-   The log's chain is walked twice, by code that has nothing in common but the hash, and the tree
-   over its rows is computed from them. Ranges of receipts have the roots that their seals state.
-B. State. Applying every envelope again gives the stored effects, receipts, records and requests.
-C. Belief and thoughts. Every belief session replays, and the log anchors its newest event. Every
-   chain of thoughts leads to the head, and every tree to the root, that the log states. The
-   records of every run are those of its groups, whose newest one receipts state, and those of
-   every run that has a seal are those of its seal.
-D. Authorities. Each stored authority is what its inputs give.
-I. Indexes hold what their tables hold, and pages are sound, as far as the database can tell.
+S. Schema. Tables, indexes, constraints and triggers are those that this program makes. R. Archive.
+Each segment is there, is the file that the ledger names, and holds the rows of its tile. If one
+cannot be read the log cannot either, and verification ends there. A. Chains. Log and receipts are
+numbered without gaps and linked; every hash is that of the stored bytes; every column repeats its
+bytes; every row beside the chains agrees with a chained one. The log's chain is walked twice, by
+code that has nothing in common but the hash, and the tree over its rows is computed from them.
+Ranges of receipts have the roots that their seals state. B. State. Applying every envelope again
+gives the stored effects, receipts, records and requests. C. Belief and thoughts. Every belief
+session replays, and the log anchors its newest event. Every chain of thoughts leads to the head,
+and every tree to the root, that the log states. The records of every run are those of its groups,
+whose newest one receipts state, and those of every run that has a seal are those of its seal. D.
+Authorities. Each stored authority is what its inputs give. I. Indexes hold what their tables hold,
+and pages are sound, as far as the database can tell.
 
-What is compared with what, and what is not and why, is the table in REFERENCE.md beside this file.
+The table in REFERENCE.md beside this file says what is compared with what, and what is not and why.
 A ledger that was put back to an earlier state as a whole, or written anew from some row on, is a
 sound ledger: keep `head` elsewhere and expect it.
 """

@@ -2,8 +2,8 @@
 
 A row that has its own hash is the row of that hash; a record repeats its columns; a commitment is
 kept; JSON is JSON. So a record that was changed where nobody looks is found by whoever reads it
-next, at whatever door, and the error names it. What is not in the row itself (its place in a chain,
-the state that the log folds into) is for verification to find.
+next, at whatever door, and the error names it. Verification finds what is not in the row itself:
+its place in a chain, the state that the log folds into.
 
 A row of a quarantined range is read as it stands, with its mark, and so is what was accepted so.
 Work that commits does not read so: it would cost each operation its rows' hashes once more.

@@ -1,9 +1,9 @@
 """Names the rows of the log that a finding is about: what is quarantined because of it (§17.5).
 
 A finding names a row of whatever table. That row belongs to one of the log, or to several where
-rows are missing or a tile of the tree is another one. What belongs to no row of the log (the
-schema, the head, a record of the state, a receipt of no operation) is named and not quarantined; a
-segment of the archive refuses its readers by itself (decision kernel/0382).
+rows are missing or a tile of the tree is another one. A fault that belongs to no row of the log
+(the schema, the head, a record of the state, a receipt of no operation) is named and not
+quarantined; a segment of the archive refuses its readers by itself (decision kernel/0382).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

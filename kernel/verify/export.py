@@ -3,7 +3,8 @@
 Every line is canonical JSON with exactly the members of its kind, so a byte is either part of a
 value or wrong. Every value is then held against a hash: receipts and rows are numbered from one and
 linked, a row commits to its effects, its envelope (with the salt) and the receipts before it, and
-the last line names the ends of both chains. What a row says of its envelope is compared with it.
+the last line names the ends of both chains. The fields of a row that follow from its envelope are
+compared with it.
 
 The search ends at the first bad line: behind it, nothing in the file has a place to stand on.
 A file that was cut and given another last line is a sound export of an earlier state, as is one

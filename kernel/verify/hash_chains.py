@@ -1,8 +1,8 @@
 """Chains of rows: each row's bytes hold the hash of the row before.
 
 The bytes are the truth. A row is sound when its bytes hash to its hash, its columns repeat its
-bytes, its number is the next one and its prior hash is the hash of the row before it. Where two
-sound rows do not fit together, the next row decides which of them is the stranger: a row that its
+bytes, its number is the next one and its prior hash is the hash of the row before it. If two sound
+rows do not fit together, the next row decides which of them is the stranger: a row that its
 successor names is the row that was there, so the one in front of it is not.
 """
 

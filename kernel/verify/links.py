@@ -2,8 +2,8 @@
 
 Bytes are searched for the link instead of being read as JSON. That is exact: inside a JSON string
 every quote is escaped, so the bytes that are looked for can only be a key and its value; and the
-bytes are those that the row's hash, and so the next row, vouches for. What does not fit is not
-judged here, but by the walk that reads every row.
+bytes are those that the row's hash, and so the next row, vouches for. A misfit is not judged here,
+but by the walk that reads every row.
 """
 
 import hashlib

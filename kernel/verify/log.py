@@ -1,8 +1,8 @@
 """Verifies the log: every field of every row is computed again from what the row commits to.
 
-A row commits to an envelope (by a salted commitment), to the effects that were applied (by the
-hash of their bytes) and to the receipts before it (by their chain's head). What else it says is
-taken from the envelope and the effects, so nothing in it has to be believed.
+A row commits to an envelope (by a salted commitment), to the effects that were applied (by the hash
+of their bytes) and to the receipts before it (by their chain's head). The rest is taken from the
+envelope and the effects, so nothing in it has to be believed.
 """
 
 import re

@@ -1,11 +1,11 @@
 """Verifies the chains since they were last looked at: cheap enough for every few minutes (§17.5).
 
-What is checked of a row is what level A checks of it; the state is not folded. Some tiles of the
-tree are compared with their rows in each audit, in turn, so rows before the mark are read again.
-The schema is compared as a whole, which costs the same whatever the ledger holds. A mark is a hint:
-it is dropped where the record does not bear it out, and the audit starts at the beginning, so that
-what it finds is what the record itself says. Whoever can change a mark can hide rows from this, and
-not from a whole verification.
+A row is checked as level A checks it; the state is not folded. Some tiles of the tree are compared
+with their rows in each audit, in turn, so rows before the mark are read again. The schema is
+compared as a whole, which costs the same whatever the ledger holds. A mark is a hint: it is dropped
+where the record does not bear it out, and the audit starts at the beginning, so that what it finds
+is what the record itself says. Whoever can change a mark can hide rows from this, and not from a
+whole verification.
 
 Rows that are quarantined were found before, and rows that stand as they stood when a quarantine was
 lifted were seen so: neither is a finding here, and an audit goes on past them.

@@ -1,8 +1,8 @@
 """Verifies the rows beside the chains: answers, requests, payloads, pre-images, policies, head.
 
 None of them is hashed into a chain; each is held against the chained row that it belongs to, and a
-row that belongs to none is found by counting. What cannot be seen even so is listed with its reason
-in REFERENCE.md beside this file (decision kernel/0185).
+row that belongs to none is found by counting. REFERENCE.md beside this file lists with its reason
+what cannot be seen even so (decision kernel/0185).
 """
 
 from sqlalchemy import Table

@@ -1,10 +1,10 @@
 """Walks stretches of the log side by side, each by whoever has a snapshot of the same ledger.
 
-What is checked of a row needs of the rows before it only what the last of them came to. So a
-stretch begins with what the row in front of it states, and where the stretch before came to the
-same and nothing was found in either, one walk along both would have found nothing. Where anything
-was found the stretches say no more than that: the log is then walked once from the beginning, so
-findings are the same ones in the same order however many walked (decision kernel/0260).
+The check of a row needs of the rows before it only what the last of them came to. So a stretch
+begins with what the row in front of it states, and where the stretch before came to the same and
+nothing was found in either, one walk along both would have found nothing. If anything was found the
+stretches say no more than that: the log is then walked once from the beginning, so findings are the
+same ones in the same order however many walked (decision kernel/0260).
 
 A stretch's snapshot may be younger than the one that is verified. Rows of the log, of receipts,
 of effects and of causes never change; what does, an answer or a payload, is then looked at as it

@@ -1,6 +1,6 @@
 """Verifies thoughts and rounds: chains, trees and seals from stored bytes (seed 002, P1).
 
-Where a session stands is a fold of the log (level B). Here are the records that it leads to: a
+The state of a session is a fold of the log (level B). Here are the records that it leads to: a
 session's chain has as many links as its row says and ends at its head, its tree is that over the
 records, node by node, and its seal states both. A round's seal holds the seals of its sessions, and
 the genesis of the next one that seal. All is computed level by level and not as the ledger grows

@@ -3,7 +3,7 @@
 They lie beside the record (decision kernel/0680): a report of a failure writes them in its own
 transaction, and a success writes nothing. Redis holds a copy, so that a lost Redis gives no attempt
 back and shortens no pause. Of a request the first and the last attempts are kept, the others
-counted. Where several requests are one item, as recomputes of one authority are, the oldest of them
+counted. If several requests are one item, as recomputes of one authority are, the oldest of them
 has the attempts of all.
 """
 

@@ -3,9 +3,10 @@
 An outcome is final, so requeuing makes a request of its own that names the dead one (`requeues`).
 Its key follows from the dead one's id, so requeuing twice is requeuing once. It has the priority
 that was first asked for and no delay. The list is read from the record, so a lost Redis loses none.
-Authorities that were given up are listed and not requeued: their next trigger asks again. What was
-dismissed is on no list, and may still be requeued by its id. Each call that changes something is an
-operation of the log, which says who decided it and why, and which every receipt of the call names.
+Authorities that were given up are listed and not requeued: their next trigger asks again. A
+dismissed request is on no list, and may still be requeued by its id. Each call that changes
+something is an operation of the log, which says who decided it and why, and which every receipt of
+the call names.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Evaluates by the record: what is read, what it comes to, what a fire writes (§13.4, §13.5).
 
 A worker and the gateway call the same function, the worker on its snapshot and the gateway in the
-transaction that closes the request. Where they come to the same outcome nothing that mattered has
+transaction that closes the request. If they come to the same outcome nothing that mattered has
 changed in between.
 """
 

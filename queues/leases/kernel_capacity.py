@@ -9,10 +9,10 @@ that long (decision queues/0023). Several gateways on one Redis share it. Betwee
 of them knows only its own use, so together they may exceed it by what the others used meanwhile.
 
 When Redis cannot be read for `STALE_AFTER_S`, nothing is known and nothing is granted; the strategy
-of the policy in force decides what that means (V11). What was used
-meanwhile is kept and handed in when Redis is back. A flush forgets what was used before it, which
-is at most one more capacity in that period. An operation counts when it was applied, so one that is
-undone with its whole batch, because COMMIT failed, has counted for a period; a simulation has not.
+of the policy in force decides what that means (V11). The use meanwhile is kept, and handed in when
+Redis is back. A flush forgets what was used before it, which is at most one more capacity in that
+period. An operation counts when it was applied, so one that is undone with its whole batch, because
+COMMIT failed, has counted for a period; a simulation has not.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """Connects to Redis: bytes in and out, and a socket that outlasts a blocking wait.
 
-Where the server is says `redis/address.py`. A connection whose server answers that it is not the
+`redis/address.py` says where the server is. A connection whose server answers that it is not the
 one for writes is given up, and the next one is made to the address that is found then.
 
 A reply that is longer than anything a fleet is answered is not read to its end. Whatever a command

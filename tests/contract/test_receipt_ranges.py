@@ -7,8 +7,8 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.tables import Store
 from kernel.records.receipt_seals import (
     RANGE_MAX,
+    count_behind_the_log,
     last_sealed_receipt,
-    not_under_the_tree,
     range_of,
 )
 from tests.kernel.build import FakeHost, create, findings, submit
@@ -24,7 +24,7 @@ def test_receipts_are_sealed_alike_on_every_store(store: Store):
     with ledger.view() as view:
         last = last_sealed_receipt(view)
         assert 10 <= last < RANGE_MAX
-        assert not_under_the_tree(view) == 0
+        assert count_behind_the_log(view) == 0
         shown = [request(view, name).openings["receipt_path"] for name in requests]
         assert len({tuple(path) for path in shown}) == 5
         assert range_of(view, 1, last).root != range_of(view, 1, last - 1).root

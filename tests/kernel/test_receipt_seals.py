@@ -18,8 +18,8 @@ from kernel.proof.merkle_tree import leaf_hash
 from kernel.records import receipt_seals
 from kernel.records.receipt_seals import (
     ReceiptRange,
+    count_behind_the_log,
     last_sealed_receipt,
-    not_under_the_tree,
     range_of,
     range_to_seal,
     range_with,
@@ -42,7 +42,7 @@ def root_of(leaves: list[bytes]) -> bytes:
 
 
 def behind(ledger: Ledger) -> int:
-    return ledger.read(not_under_the_tree)
+    return ledger.read(count_behind_the_log)
 
 
 @pytest.mark.parametrize("operations_before", [0, 2])

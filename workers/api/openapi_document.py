@@ -1,4 +1,4 @@
-"""Makes the OpenAPI document of a gateway: what the framework writes of its routes, and leaves out.
+"""Makes the OpenAPI document of a gateway, with what the framework leaves out of its routes.
 
 Of an object that is told from others by a field, the field is required, whatever its default is in
 Python. The lines of a stream have their schemas among the components, where `x-itemSchema` points:

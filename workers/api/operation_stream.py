@@ -6,10 +6,10 @@ together are one message to the session, so they take effect in one transaction,
 each by itself; their answers are sent after its COMMIT. The next lines are put to the session when
 these are answered.
 
-What no line is to blame for ends the stream: the session does not take a message, the body is too
-long, too slow or cut off, the gateway stops. Before the first answer that is an ordinary response.
-Later it is a last line, `{"error", "status"}` without a number, for every line that has no answer:
-each has taken effect as a whole or not at all, and under its key it may be sent again.
+A fault for which no line is to blame ends the stream: the session does not take a message, the body
+is too long, too slow or cut off, the gateway stops. Before the first answer that is an ordinary
+response. Later it is a last line, `{"error", "status"}` without a number, for every line that has
+no answer: each has taken effect as a whole or not at all, and under its key it may be sent again.
 
 A stream is read ahead of its answers up to a number of lines and bytes, and no further (decision
 workers/0089): who does not take answers is read no more, and who takes none before all is sent may

@@ -1,6 +1,6 @@
-"""Answers to `Prefer: proof` and `Prefer: durability=witnessed`, for rows that are on the record.
+"""Adds to answers what `Prefer: proof` and `Prefer: durability=witnessed` ask of recorded rows.
 
-What is waited for is bounded by `wait`, 30 s at most, and by how many may wait in a process. A row
+A wait is bounded by `wait`, 30 s at most, and by how many may wait in a process. A row
 that is not witnessed in time stands, and the answer says why it is not (decision workers/0305).
 With both preferences the proof leads to the root of the checkpoint that was witnessed.
 """

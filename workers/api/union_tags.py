@@ -1,7 +1,7 @@
 """Judges the tag by which a document says what it is, before the framework repeats it.
 
-What is wrong with a tag is said with the whole of it, several times over: one of eight megabytes
-held the event loop for 96 ms.
+An error of a tag repeats the whole of it several times: one of eight megabytes held the event loop
+for 96 ms.
 """
 
 from typing import Any, Final

@@ -1,7 +1,7 @@
 """Runs `rotulus authority`: recomputes, the nightly tick, filling in what is missing (§8).
 
-Where a gateway runs on the data folder it is asked, because it is the one that writes. Otherwise
-the tick and the backfill write the ledger here, under the folder's lock; workers compute later.
+If a gateway runs on the data folder it is asked, because it is the one that writes. Otherwise the
+tick and the backfill write the ledger here, under the folder's lock; workers compute later.
 """
 
 from collections.abc import Callable

@@ -15,7 +15,7 @@ from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint,
 from kernel.proof.tiles import TILE_LEVELS, TILE_WIDTH, hashes_of
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
-from kernel.records.receipt_seals import not_under_the_tree
+from kernel.records.receipt_seals import count_behind_the_log
 from workers.environment.checkpoint_folder import read_checkpoint, read_tile
 from workers.environment.diagnosis import Diagnosis, State
 from workers.environment.known_logs import policy_at, with_own_keys
@@ -64,7 +64,7 @@ def diagnose_folder(settings: Settings) -> Iterator[Diagnosis]:
         tree = view.log_tree()
         verdict = judge_checkpoint(note, policy, lambda stated: difference(tree, stated))
         yield _of_verdict(verdict, tree.size)
-        if waiting := not_under_the_tree(view):
+        if waiting := count_behind_the_log(view):
             what = f"{waiting} receipts stand behind the last row, and no tree head commits to them"
             todo = "a running gateway seals them within ROTULUS_RECEIPTS_SEAL_S"
             yield Diagnosis("published", "note", what, todo)

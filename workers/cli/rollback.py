@@ -1,7 +1,7 @@
 """Runs `rotulus rollback`: undo what is on the record, after a dry run that says how.
 
-Where a gateway runs on the data folder it is asked, because it is the one that writes. Otherwise
-the ledger file is written here, under the folder's lock.
+If a gateway runs on the data folder it is asked, because it is the one that writes. Otherwise the
+ledger file is written here, under the folder's lock.
 """
 
 import os

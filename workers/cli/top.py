@@ -1,7 +1,7 @@
 """Runs `rotulus top`: what needs somebody, the queues and the workers, live in a terminal.
 
 The picture is the dashboard's own (`/snapshot.json`), asked for again and again, so a gateway that
-starts anew is found again. Where standard output is no terminal, it is printed once.
+starts anew is found again. If standard output is no terminal, it is printed once.
 """
 
 import os

@@ -2,8 +2,8 @@
 
 1. The thread begins with the first call. It is a daemon, so that a program that closes nothing ends
    all the same.
-2. What a caller hands in to be iterated is iterated in the caller's thread: a source may belong to
-   that thread, or refuse to run beside an event loop, as Django's does.
+2. A caller's iterable is iterated in the caller's thread: a source may belong to that thread, or
+   refuse to run beside an event loop, as Django's does.
 3. A thread does not live on in a forked process: a client that was used before a fork says so.
 """
 

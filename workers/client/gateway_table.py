@@ -1,8 +1,8 @@
 """Reads the table of gateways that clients may ask directly.
 
-A gateway answers `GET /v1/gateways` with the URLs that the living gateways advertise. What a client
-sends is content of a case, so it follows no URL to a less safe scheme than the one with which it
-was configured (decision queues/0069).
+A gateway answers `GET /v1/gateways` with the URLs that the living gateways advertise. A client
+sends content of a case, so it follows no URL to a less safe scheme than the one with which it was
+configured (decision queues/0069).
 """
 
 import logging

@@ -1,7 +1,8 @@
 """Sends operations of one session, as many as there are, as lines with their own outcomes.
 
 They are sent in their order, in requests that a gateway reads to the end whether its answers are
-read or not. What has no answer is sent again under its key, so an operation takes effect once.
+read or not. An operation without an answer is sent again under its key, so an operation takes
+effect once.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Creates, changes, disables, enables and looks at source bindings at a gateway (§13.1).
 
-What changes a binding is an intent. Each has a key, the caller's own or one that is made for the
+A binding is changed by an intent. Each has a key, the caller's own or one that is made for the
 call; under its key it takes effect once.
 """
 

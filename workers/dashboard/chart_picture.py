@@ -1,4 +1,4 @@
-"""Draws charts: what is known of a span of time as lines, axes in plain words, and a table.
+"""Draws charts of a span of time: its measures as lines, axes in plain words, and a table.
 
 A gap is no part of a line. The picture is a value; the template puts it into SVG, and says by an
 element's class what is coloured how.
@@ -268,5 +268,5 @@ def _summary(values: Sequence[_Values], times: Sequence[datetime], unit: str, sp
     name = f" ({line.label})" if len(values) > 1 and line.label else ""
     newest = max(each.known[-1] for each in known)
     gaps = sum(all(line.points[step] is None for line in values) for step in range(len(times)))
-    said = f"Highest {_text(highest, unit)} at {when} UTC{name}, newest {_text(newest, unit)}."
-    return f"{said} Nobody counted in {gaps} of {len(times)} steps." if gaps else said
+    sentence = f"Highest {_text(highest, unit)} at {when} UTC{name}, newest {_text(newest, unit)}."
+    return f"{sentence} Nobody counted in {gaps} of {len(times)} steps." if gaps else sentence

@@ -1,8 +1,8 @@
 """Follows a docket's course: which strikes hold after each entry, and when a session ends.
 
-A session only strikes. Where an entry undoes something that holds, everything struck so far is
-parted into what is undone and what holds on; the second is what the successor begins with. An entry
-that undoes nothing that holds changes nothing.
+A session only strikes. If an entry undoes something that holds, everything struck so far is parted
+into what is undone and what holds on; the second is what the successor begins with. An entry that
+undoes nothing that holds changes nothing.
 
 An entry that would leave no posture contradicts what was read before it: something between them
 undid the earlier, in words that no row reads. The newer act of a court stands, so as much as leaves

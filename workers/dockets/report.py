@@ -1,8 +1,7 @@
 """Counts what the rules come to over many dockets, and names what they cannot read.
 
-What is left of a docket is what its newest session has. No docket is left with nothing: where an
-entry contradicts what was read before it, what undid the earlier was not read, and the entry is
-named.
+The rest of a docket is what its newest session has. No docket is left with nothing: where an entry
+contradicts what was read before it, what undid the earlier was not read, and the entry is named.
 """
 
 from collections import Counter

@@ -2,8 +2,8 @@
 
 Objects lie as files do in a folder, `ab/abcd….jsonl.gz` below the prefix of the URL. Credentials,
 region and endpoint are those of AWS's own variables, so they are in no setting and no file of
-Rotulus. What a store answers is believed by nobody: an `Archive` holds each file to its hash
-(decision workers/0260).
+Rotulus. Nobody believes what a store answers: an `Archive` holds each file to its hash (decision
+workers/0260).
 """
 
 import re

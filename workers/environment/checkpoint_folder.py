@@ -1,8 +1,8 @@
 """Writes checkpoint and tiles into a folder that any static server holds, as tlog-tiles says.
 
 A tile is on the disk before the checkpoint that needs it. Tiles never change, so one that is there
-is left alone. What is published is for everybody to read and for nobody else to write; where the
-folder lies in one that lets nobody else in, it is as private as that.
+is left alone. Everybody may read what is published, and nobody else may write it; where the folder
+lies in one that lets nobody else in, it is as private as that.
 """
 
 import os

@@ -5,8 +5,8 @@ Rules:
   escape sequences, marks of direction, other invisible ones) is shown as an escape, in JSON as
   JSON's. A line feed inside a line is one of them, so that nobody forges a line.
 - A stream that was closed at the start is opened on nothing, so that no file gets its number.
-- What cannot be written on standard output ends the command with `output_unusable`. What cannot be
-  written on standard error is dropped, for there is no other place to say it.
+- What cannot be written on standard output ends the command with `output_unusable`. A line that
+  cannot be written on standard error is dropped, for there is no other place to say it.
 - A command that is printed to be copied is quoted for a shell by `command_line` alone.
 
 Decision workers/0410 says why.

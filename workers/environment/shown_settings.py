@@ -1,8 +1,8 @@
 """Shows the settings of a process to operators: the values, and of what may hold a secret nothing.
 
-What may hold one is known by its type: a `SecretStr`, or a field that is left out of the text of
-the settings (`repr=False`), such as a URL that may have a password. Of such a value it is said that
-it is set, and of a URL its scheme.
+A field that may hold one is known by its type: a `SecretStr`, or a field that is left out of the
+text of the settings (`repr=False`), such as a URL that may have a password. Of such a value it is
+said that it is set, and of a URL its scheme.
 """
 
 from dataclasses import dataclass

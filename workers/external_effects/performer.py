@@ -4,7 +4,7 @@ The ledger is the truth. An open request is performed, and its outcome is commit
 that closes it. If the process is killed in between, the next one performs it again, which changes
 nothing outside (`handlers.py`), and closes it. Replaying and verifying never come here.
 
-Where gateways share a ledger, the owner of the shard of `system` performs them. It reads the record
+If gateways share a ledger, the owner of the shard of `system` performs them. It reads the record
 once more just before it acts, and again under the lock of the file to which events are appended;
 its report is committed under the shard's fence.
 

@@ -5,7 +5,7 @@
 2. A file appears under its name with all of its content, by a hard link from a draft, which fails
    where the name exists. Nothing is ever overwritten. On a file system that does not tell upper
    from lower case, names that differ in nothing else are one name, and the second is refused.
-3. What is answered survives the loss of power: the file and every folder that changed are synced.
+3. An answered write survives the loss of power: the file and every folder that changed are synced.
 
 One process writes at a time (the lock of the data folder ensures that). See decision workers/0009.
 """

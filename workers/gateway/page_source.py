@@ -1,6 +1,6 @@
 """Reads and does, with the gateway's services, what the dashboard's pages ask for.
 
-What a page shows comes from the views that every door shares.
+Pages show what the views give that every door shares.
 """
 
 import json

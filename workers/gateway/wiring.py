@@ -1,6 +1,6 @@
 """Puts a gateway together, once: for its process, and for tests.
 
-Nothing that is built here runs before `Gateway.run`. Who is woken by what others record enters
+Nothing that is built here runs before `Gateway.run`. Loops that others' records wake enter
 `Followers`, which is made first, so that no callback names what is made later (decisions
 workers/0088 and workers/0460).
 """

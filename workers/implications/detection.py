@@ -1,7 +1,7 @@
 """Runs the detectors of implications over the log as it grows (§19.1, K31).
 
-Where gateways share a ledger, one of them does it, under the lease of a shard, and its runs are
-committed under that fence (decision actors/0095). What fails is tried again, ever later; after
+If gateways share a ledger, one of them does it, under the lease of a shard, and its runs are
+committed under that fence (decision actors/0095). A failed page is tried again, ever later; after
 `ATTEMPTS_MAX` failures of one page the detector is halted, with a durable receipt, until a person
 resumes it. The others go on meanwhile.
 """

@@ -3,13 +3,13 @@
 1. An order disposes of a motion where a relationship `rules_on` between their filing units stands,
    and the observation of the order's entry says something of `ENDS_A_MOTION`. An order for the
    interim leaves the motion open.
-2. What waits on a motion is every filing that is related to it by one of `WAITING`.
+2. Every filing that is related to a motion by one of `WAITING` waits on it.
 3. A relationship stands where it is confirmed, or is a candidate of `CLOSING_CONFIDENCE` at least.
 
 Each such filing gets an observation of its own for each such order, `NO_LONGER_PENDING`: evidence,
-which a person or the safe path decides on (INV-K-OUTCOME-1). Where the order, its disposition or
-one of the two relationships no longer stands, the observation is withdrawn, unless it was decided
-on. So what stands follows from the record, whichever of its parts came last.
+which a person or the safe path decides on (INV-K-OUTCOME-1). If the order, its disposition or one
+of the two relationships no longer stands, the observation is withdrawn, unless it was decided on.
+So what stands follows from the record, whichever of its parts came last.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

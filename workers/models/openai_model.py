@@ -1,7 +1,7 @@
 """Asks a model behind an OpenAI-compatible HTTP interface (K16, §12.5).
 
 1. The key goes into one header and nowhere else: no log, no message, no repr has it.
-2. What a server says of itself is data: it is checked and cut to size before anybody uses it.
+2. The words of a server are data: they are checked and cut to size before anybody uses it.
 3. Nothing is unpacked: an answer is requested unencoded, and one that is encoded all the same is
    refused by its header (decision workers/0076).
 4. A call ends when its time is over, however slowly the bytes of an answer come.

@@ -1,9 +1,9 @@
 """Starts child processes, from both sides: what a child promises, and how its parent runs it.
 
-A child of ours never outlives its parent. The kernel sends it SIGTERM, not SIGKILL, when the
-parent is gone: it finishes what it holds as in any other stop. Nobody is left to insist, so the
-child insists itself: a thread kills the process when it has not ended some seconds after that.
-Where the kernel offers nothing (it is not Linux), the same thread also sends the SIGTERM.
+A child of ours never outlives its parent. The kernel sends it SIGTERM, not SIGKILL, when the parent
+is gone: it finishes what it holds as in any other stop. Nobody is left to insist, so the child
+insists itself: a thread kills the process when it has not ended some seconds after that. If the
+kernel offers nothing (it is not Linux), the same thread also sends the SIGTERM.
 
 A trap for parents: on Linux "the parent" is the *thread* that started the child. A thread that
 starts children must live as long as they shall. So a `ChildProcess` is started from the event

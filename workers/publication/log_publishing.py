@@ -1,9 +1,9 @@
 """Publishes the log by itself: every so many seconds, or rows, as a gateway is set to.
 
 Any number of gateways may have the same key: the file of what was signed is locked, and whoever
-comes second finds little to do. What stands in the way is told in the log, at `/v1/checkpoint`, in
-`rotulus status`, on the dashboard and as a metric. It keeps no request from its answer: the ledger
-is as good as it was, and nothing is signed (decision workers/0201).
+comes second finds little to do. A hindrance is told in the log, at `/v1/checkpoint`, in `rotulus
+status`, on the dashboard and as a metric. It keeps no request from its answer: the ledger is as
+good as it was, and nothing is signed (decision workers/0201).
 
 Whoever waits for witnesses has the log published at once, at most once a second, for all who wait
 together (decision workers/0305). A checkpoint without its quorum is shown to the witnesses again

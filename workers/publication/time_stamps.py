@@ -1,6 +1,6 @@
 """Asks an authority for time stamps over checkpoints (RFC 3161), and verifies them under its roots.
 
-What is stamped is the text of a checkpoint's note, whoever signs below it. A stamp says that the
+The stamp is on the text of a checkpoint's note, whoever signs below it. A stamp says that the
 checkpoint was there at a time; it says nothing about whether the log had another one as well, which
 is for witnesses to say. The answer of an authority is kept as it came, so that any tool that knows
 RFC 3161 reads it (decision workers/0202).

@@ -1,9 +1,9 @@
 """Answers those who wait until rows of the log are witnessed (D9).
 
-A row is durable before anybody waits here. What is waited for is a published checkpoint over the
-row that carries the cosignatures of the policy's quorum; where that does not come in time the row
-stands all the same, and the answer says which of the reasons below it was. A wait ends with the
-first publication that settles it, so however many wait, the witnesses are asked once for all.
+A row is durable before anybody waits here. A wait is for a published checkpoint over the row that
+carries the cosignatures of the policy's quorum; where that does not come in time the row stands all
+the same, and the answer says which of the reasons below it was. A wait ends with the first
+publication that settles it, so however many wait, the witnesses are asked once for all.
 """
 
 from dataclasses import dataclass, field

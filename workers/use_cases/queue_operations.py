@@ -1,6 +1,6 @@
 """Carries out what operators do to queues: first the record is written, then Redis follows.
 
-Where Redis does not answer, the record holds and the relay puts Redis right once it answers.
+If Redis does not answer, the record holds and the relay puts Redis right once it answers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,7 +1,7 @@
 """Reads the facts of which the list of what needs somebody is made.
 
-Each part is read by itself: one that is away is an error, and the others are still there. What is
-counted is bounded, and nothing here grows with the ledger.
+Each part is read by itself: one that is away is an error, and the others are still there. Counts
+are bounded, and nothing here grows with the ledger.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

@@ -15,7 +15,7 @@ from kernel.proof.checkpoint_verdict import (
     judge_checkpoint,
 )
 from kernel.proof.witness_policy import WitnessPolicy
-from kernel.records.receipt_seals import not_under_the_tree
+from kernel.records.receipt_seals import count_behind_the_log
 
 
 class PublicationProblemDocument(TypedDict):
@@ -77,7 +77,7 @@ def checkpoint_status(
 def what_waits(view: LedgerView) -> NotUnderTheTreeDocument:
     """Return how much of the record no tree head commits to yet."""
     return {
-        "receipts_not_under_the_tree": not_under_the_tree(view),
+        "receipts_not_under_the_tree": count_behind_the_log(view),
         "run_groups_not_under_the_tree": count_unanchored_groups(view),
     }
 

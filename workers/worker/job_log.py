@@ -1,4 +1,4 @@
-"""Logs each job that is done, where somebody reads along; failures are logged in any case."""
+"""Logs each job that is done, for somebody who reads along; failures are logged in any case."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Asks for the jobs of plug-ins' schedules: in each period one, under the period's own key.
 
-Whichever worker claims the period asks (`cron.py`). Where Redis forgot the claim, another asks for
-the same under the same key, which is the same job.
+Whichever worker claims the period asks (`cron.py`). If Redis forgot the claim, another asks for the
+same under the same key, which is the same job.
 """
 
 from collections.abc import Mapping

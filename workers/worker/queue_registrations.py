@@ -1,8 +1,8 @@
 """Registers the queues of this worker's plug-ins, by which every gateway checks contents.
 
-What a worker states when it begins takes the place of what was stated before. It repeats it once in
-a while, so that a queue whose registration made room for another one while no worker served it is
-registered again; that takes nobody's place, or two versions of a worker would take turns.
+The statement of a worker when it begins takes the place of what was stated before. It repeats it
+once in a while, so that a queue whose registration made room for another one while no worker served
+it is registered again; that takes nobody's place, or two versions of a worker would take turns.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
 """Makes the records of a run of the runtime, from the ways of its stretch of the log.
 
-Each operation and each request is a token. What comes from nothing in the run is a row; what comes
-from something is its child: of what several came from, a fork; of several, a join, as a recompute
-is of all the requests that it answers. A reviewed batch is a batch, an answer of a model a call.
+Each operation and each request is a token. A record that comes from nothing in the run is a row;
+one that comes from something is its child: of what several came from, a fork; of several, a join,
+as a recompute is of all the requests that it answers. A reviewed batch is a batch, an answer of a
+model a call.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Names the stages of the runtime's own pipeline (ruling L1), and the one of an operation.
 
-Each is a node of the runtime's run. What no later stage has made came in from outside: its stage is
-the intake. Every operation passes the commit last.
+Each is a node of the runtime's run. A record that no later stage has made came in from outside: its
+stage is the intake. Every operation passes the commit last.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 A request belongs to the run in which it got its outcome, an operation to the one that has its row.
 An operation comes from the requests that it answered or worked for, else from the operation that
-brought the source that it is about; a request from the operation that asked for it. What comes from
-nothing in the run is a row of it.
+brought the source that it is about; a request from the operation that asked for it. A record that
+comes from nothing in the run is a row of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -14,7 +14,7 @@ Whoever changes `schema.py` (a table, a column, an index) adds the step that lea
 - once a release has the baseline: `make revision NAME="what changed"` writes a further one. The
   baseline never changes again, and the target `baseline` goes.
 
-Both set `SCHEMA_VERSION`. Where two branches did so, take either side's revision and number at the
+Both set `SCHEMA_VERSION`. If two branches did so, take either side's revision and number at the
 merge, then `make baseline` (or renumber the later revision).
 
 Alembic derives tables, columns and indexes. The author of a revision adds what Alembic does not

@@ -12,7 +12,7 @@ things stand in a row:
    run.
 
 The server ends it by `statement_timeout`. A row that is longer than `VALUE_BYTES_MAX` is not sent.
-What a query takes of the server's own memory and temporary files the server bounds by its settings.
+The settings of the server bound what a query takes of its memory and temporary files.
 """
 
 import json

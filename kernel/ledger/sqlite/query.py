@@ -11,8 +11,8 @@ Two things stand in a row behind the check of the text (`check_text`):
 
 While the text runs, time is looked at after each thousand steps of SQLite's machine. A function is
 one step however long it takes, so none is allowed whose time grows faster than its arguments
-(`instr`, `replace`, `printf`, `trim`), and no value is longer than `VALUE_BYTES_MAX`. What a sort
-does not hold in memory SQLite keeps in a file without a name.
+(`instr`, `replace`, `printf`, `trim`), and no value is longer than `VALUE_BYTES_MAX`. SQLite keeps
+in a file without a name what a sort does not hold in memory.
 """
 
 import re

@@ -4,9 +4,8 @@ An adapter tells both as facts: a column, a constraint, an index, a trigger, a s
 one side alone has is a fault (decision kernel/0180). The order of columns and of constraints is no
 fact, because a migrated ledger has them in another order.
 
-What stands in place of a table (a view, a rule, a generated column) is not read: it would run what
-a stranger has written, with the rights of whoever verifies. Verification ends there
-(`not_a_table`).
+A view, a rule or a generated column in place of a table is not read: it would run what a stranger
+has written, with the rights of whoever verifies. Verification ends there (`not_a_table`).
 """
 
 from collections.abc import Iterable, Mapping

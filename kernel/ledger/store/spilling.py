@@ -1,6 +1,6 @@
 """Keeps what is computed again: in memory while it is small, from some size on in a file.
 
-Who folds a log needs a ledger's tables for as long as that takes, and nobody's promise that they
+A fold of a log needs a ledger's tables for as long as it takes, and nobody's promise that they
 last. Up to a bound they are in memory, which is what a small ledger is verified in. Beyond it all
 rows move into a temporary database of SQLite, of which a bounded part is in memory; the operating
 system keeps it without a name, in the folder for temporary files, and it is gone with the process,

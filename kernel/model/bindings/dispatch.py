@@ -2,8 +2,8 @@
 
 `INV-K-TARGET-1`: a target kind has one effect kind, and a fire writes that and nothing else; only
 `corpus_document_membership` makes a member of a corpus. `INV-K-OUTCOME-1`: what it writes is
-evidence, in the first state that its store has. What stands where a fire would write decides
-whether it fires (`STANDINGS`).
+evidence, in the first state that its store has. The record where a fire would write decides whether
+it fires (`STANDINGS`).
 
 An outcome follows from the binding's snapshot and from an `EvaluatedOn`, which says everything that
 was read of the record. So it can be computed again from what a manifest holds, byte for byte.

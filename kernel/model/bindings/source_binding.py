@@ -1,8 +1,8 @@
 """Defines a source binding: what it selects, makes of it, and may draw (§13.1, §15.3).
 
-What a binding means is the snapshot of its generation in force, and stands nowhere else. The node
-of the binding says that it is there, that it is enabled, and what people call it; nothing about
-that changes what fires (decision kernel/0271).
+The meaning of a binding is the snapshot of its generation in force, and stands nowhere else. The
+node of the binding says that it is there, that it is enabled, and what people call it; nothing
+about that changes what fires (decision kernel/0271).
 """
 
 from dataclasses import dataclass

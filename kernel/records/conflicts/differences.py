@@ -1,6 +1,6 @@
 """Tells in what two writes differ, and of which class each difference is (§15.5, §19.2).
 
-Only fields that both wrote are compared, and lists of references are compared as sets. Where both
+Only fields that both wrote are compared, and lists of references are compared as sets. If both
 write a whole entity, a relationship that one has and the other lacks is a difference too: one of
 them extends the other. Null is the same as nothing. The order of fields plays no part.
 """

@@ -1,8 +1,8 @@
 """Resolves an envelope's conflicts: each by its policy, and one outcome of all.
 
-Where conflicts have different outcomes, the most cautious one is taken for the whole envelope:
-review by a person before refusal, refusal before a merge, a merge before a contradiction edge, and
-that before acceptance.
+If conflicts have different outcomes, the most cautious one is taken for the whole envelope: review
+by a person before refusal, refusal before a merge, a merge before a contradiction edge, and that
+before acceptance.
 """
 
 from collections.abc import Set as AbstractSet

@@ -1,13 +1,13 @@
 """Counts operations by kind and target, which ends a loop of implications (INV-A-BRIDGE-1).
 
-What a detector emits follows from operations of the log, some of which a detector has emitted
+The operations of a detector follow from operations of the log, some of which a detector has emitted
 before. Such operations are a chain, and each of its links belongs to a later epoch than the link
 before. `chain_epochs` of an operation is one more than the most of those that implied it, so 1
 where nothing of it was implied.
 
 A loop is an operation kind and a target. It repeats where a longer chain comes to it than any
 before, whatever lies between: its own emission, that of another target, or other people's work.
-What many operations of the log imply for one target, each by itself, repeats nothing (decision
+Many operations of the log that each imply something for one target repeat nothing (decision
 kernel/0297).
 """
 

@@ -8,8 +8,8 @@ Four things say what contains what:
 3. an edge, which lies in the node that it leads to;
 4. a reference that names a stretch of something.
 
-What was drawn from several stretches lies in each of them by a way of its own, and a permission
-on one way is none on another.
+A thing that was drawn from several stretches lies in each of them by a way of its own, and a
+permission on one way is none on another.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -2,13 +2,13 @@
 
 1. Each item is an operation of its own, by the table of dispositions: it stands, fails and is
    undone alone. A review is of candidates; what it says of one is on the membership's record.
-2. What is wrong with the batch itself (an item twice, a merge into itself) refuses all of it, and
-   nothing is recorded. What the record does not admit (no such membership, or it is no candidate)
-   fails the item, whose refusal has an operation id and a receipt.
+2. A fault of the batch itself (an item twice, a merge into itself) refuses all of it, and nothing
+   is recorded. An item that the record does not admit (no such membership, or it is no candidate)
+   fails, whose refusal has an operation id and a receipt.
 3. The record of the batch is an operation whose id follows from the batch's, so that a batch has
    one record for ever.
-4. A retry is a batch that names another one, and holds only items that failed there. Its
-   operations are new.
+4. A retry is a batch that names another one, and holds only items that failed there. Its operations
+   are new.
 """
 
 from collections import Counter

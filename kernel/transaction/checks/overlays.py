@@ -5,7 +5,7 @@ V9: nothing is written or sent out against an access overlay (§12, INV-B2-OVERL
 Everything that an envelope writes, declared or not, is under the overlays over it, twice: as it
 is on record, and as the effect would make it. An override speaks for the overlays that it names.
 
-What goes outside is judged by everything that it was made of (`kernel/transaction/outbound.py`).
+An effect outside is judged by everything that it was made of (`kernel/transaction/outbound.py`).
 
 What the runtime alone writes, an authority that follows from its inputs and the anchor of a
 session, is nobody's access.

@@ -30,8 +30,9 @@ V3: what takes a node takes what hangs on it, and says so effect by effect (§3.
 `retract`, `soft_delete` and `collapse` are a node write and a cascade. The cascade is stated: each
 active edge of the node is removed and each standing membership rejected or soft-deleted by an
 effect of the same operation, so that overlays, conflicts, the log and undoing see every one of
-them. What is left out is named, so that it can be added. At most as much may hang on the nodes as
-an operation has effects; where it is more, edges are removed before (decision kernel/0238).
+them. A refusal names what is left out, so that it can be added. At most as much may hang on the
+nodes as an operation has effects; where it is more, edges are removed before (decision
+kernel/0238).
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
 """Turns a failed extraction into blocked, with or without a next try, or abandoned (§16.3).
 
-A table from the code of the failure. Where a wait may help, the run enters again by itself after
-the waits of the table, and is abandoned when they are used up. Where a person has to do something
-first, it stays blocked until somebody asks for it again (§16.4). What was abandoned is entered by
-nobody (INV-EXT-4).
+A table from the code of the failure. If a wait may help, the run enters again by itself after the
+waits of the table, and is abandoned when they are used up. If a person has to do something first,
+it stays blocked until somebody asks for it again (§16.4). Nobody enters an abandoned run
+(INV-EXT-4).
 """
 
 from collections.abc import Mapping

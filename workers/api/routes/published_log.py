@@ -1,9 +1,9 @@
 """Serves the published log as C2SP tlog-tiles lays it out, and the verdict on its checkpoint.
 
-What is answered is what the folder holds, which any static server could hold as well. A path is
-read into numbers and written again from them, so nothing outside of the tiles can be named. There
-are no entry bundles: rows are read where reading is controlled (decision workers/0200). C2SP says
-what these two routes answer, so the OpenAPI document leaves them out.
+An answer is what the folder holds, which any static server could hold as well. A path is read into
+numbers and written again from them, so nothing outside of the tiles can be named. There are no
+entry bundles: rows are read where reading is controlled (decision workers/0200). C2SP says what
+these two routes answer, so the OpenAPI document leaves them out.
 """
 
 import anyio.to_thread

@@ -1,6 +1,6 @@
 """Serves producers: asking for work, its state, waiting for its outcome, taking it back.
 
-What is answered is on the record. The producer's key makes asking again safe (K6). A call is all or
+An answer is on the record. The producer's key makes asking again safe (K6). A call is all or
 nothing, and its refusal names the `index` and the `field` that are to blame. A queue with 100,000
 open requests answers 429; requests that are on the record already are answered all the same, so a
 repetition never runs into the limit.

@@ -1,7 +1,7 @@
 """Tells a gateway of damaged records that a process met which reads beside it (L3).
 
-Who only reads leaves no receipt: the gateway looks at the record, and puts it on the record. Where
-none answers, the process has logged it, and who reads it next meets it again.
+A reader leaves no receipt: the gateway looks at the record, and puts it on the record. Where none
+answers, the process has logged it, and who reads it next meets it again.
 """
 
 from collections.abc import Sequence

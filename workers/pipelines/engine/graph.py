@@ -2,8 +2,8 @@
 
 1. A node is declared after those that it follows, so the order of declaration is an order of the
    graph and no way leads back.
-2. What has several successors forks its tokens, one branch for each; a gate chooses by label among
-   its own. An error edge leads from a node to the sink for what fails there.
+2. A node with several successors forks its tokens, one branch for each; a gate chooses by label
+   among its own. An error edge leads from a node to the sink for what fails there.
 3. A join merges what one fork sent apart: the fork is the node nearest above it through which every
    way to it leads.
 """

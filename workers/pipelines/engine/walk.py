@@ -4,7 +4,7 @@ Nothing is written and nothing is read here, so a row may be walked on any threa
 process, and again after a kill. The nodes are gone through in the order of the graph, each with all
 tokens that wait there: when a join has its turn, whatever can come to it has come.
 
-A walk ends where a row meets others: at sinks and at aggregations. What arrives there is in the
+A walk ends where a row meets others: at sinks and at aggregations. A row arrives there in the
 canonical form, so that it is the same whether it comes from this process, from a worker or from the
 record.
 """

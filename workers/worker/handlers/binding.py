@@ -8,7 +8,7 @@ Without a lease `course_of` decides: a critical binding runs, a user's runs afte
 rest of the background is suspended in the queue, in the order of suspension. A binding to which
 capacity was refused under way comes back a second later, because its lease says that there is some.
 
-What a batch was evaluated to is handed in together. The gateway evaluates again as it records, and
+The evaluations of a batch are handed in together. The gateway evaluates again as it records, and
 where the record has moved on in between the item comes back at once.
 
 Every `BindingOutcomeRecord` goes to an observer, by default the process's log, and stands on a

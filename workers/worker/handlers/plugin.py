@@ -1,6 +1,6 @@
 """Handles a plug-in's queue: each job with its deadline, its cancellation and one outcome.
 
-What a handler returns is reported at once, so that a long job keeps no other waiting. The gateway
+The result of a handler is reported at once, so that a long job keeps no other waiting. The gateway
 closes a request that is open and no other, so a job that two workers did has one outcome. A job
 whose request was closed meanwhile, because it was cancelled, is cancelled here with the next
 renewal of its claim.

@@ -13,7 +13,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
 from kernel.proof.checkpoint import SignedCheckpoint
-from kernel.records.receipt_seals import last_sealed_receipt, not_under_the_tree
+from kernel.records.receipt_seals import count_behind_the_log, last_sealed_receipt
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.jobs import do_jobs
@@ -93,7 +93,7 @@ async def test_what_is_recorded_of_a_run_that_goes_on_comes_under_the_tree_once(
         assert door.ledger.read(count_unanchored_groups) == 1
         assert await sealing.seal_next() is not None
         assert door.ledger.read(count_unanchored_groups) == 0
-        assert door.ledger.read(not_under_the_tree) == 0
+        assert door.ledger.read(count_behind_the_log) == 0
     assert await sealing.seal_outcomes() is None
     assert rows_of(door) == 2
     with door.ledger.view() as view:
@@ -125,7 +125,7 @@ async def test_the_loop_seals_until_it_is_cancelled(door: Door, clock: Clock):
         tasks.start_soon(sealing.run)
         for number in range(2):
             do_jobs(door.ledger, {"n": number})
-            await eventually(lambda: door.ledger.read(not_under_the_tree) == 0)
+            await eventually(lambda: door.ledger.read(count_behind_the_log) == 0)
         tasks.cancel_scope.cancel()
     assert door.ledger.read(last_sealed_receipt) == 5
 
@@ -168,7 +168,7 @@ async def test_a_gateway_that_stops_seals_and_signs_what_it_answered(tmp_path: P
     async def serve() -> None:
         await eventually((out / "checkpoint").exists)
         do_jobs(ledger, {"width": 40}, {"width": 80}, {"width": 120})
-        assert ledger.read(not_under_the_tree) == 6
+        assert ledger.read(count_behind_the_log) == 6
         recorder = Recorder(ledger)
         begin_with_token(recorder)
         recorder.flush()
@@ -178,7 +178,7 @@ async def test_a_gateway_that_stops_seals_and_signs_what_it_answered(tmp_path: P
     await gateway.run(serve())
     with ledger.view() as view:
         size, root = view.head().ec_sequence_number, view.log_tree().root()
-        assert not_under_the_tree(view) == 0
+        assert count_behind_the_log(view) == 0
         assert verify(view).findings == ()
     await gateway.aclose()
     stated = SignedCheckpoint.of_bytes((out / "checkpoint").read_bytes()).stated
