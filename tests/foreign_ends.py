@@ -41,6 +41,9 @@ ENDS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "KeyboardInterrupt": _raises(KeyboardInterrupt),
         "GeneratorExit": _raises(GeneratorExit),
         "BaseException": _raises(lambda: NoException("more than it should")),
+        "StopIteration": _raises(lambda: StopIteration(7)),
+        "TimeoutError": _raises(TimeoutError),
+        "EndOfStream": _raises(anyio.EndOfStream),
         "ExceptionGroup": _raises(lambda: ExceptionGroup("several", [RuntimeError("one")])),
         "group of a cancellation": _raises(
             lambda: BaseExceptionGroup("cancelled", [asyncio.CancelledError()])

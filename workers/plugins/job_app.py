@@ -44,6 +44,7 @@ from workers.client.rotulus import Rotulus
 from workers.environment.foreign_threads import call_within
 from workers.plugins.job_results import ResultForm
 from workers.plugins.jobs import JobContext
+from workers.plugins.process_errors import RaisedInProcess
 from workers.plugins.queue_plugin import QueuePlugin, Schedule
 from workers.plugins.registration import registration_of
 from workers.plugins.retry import Retry
@@ -360,9 +361,12 @@ def _check_for_process(function: Callable[..., Any], *, takes_context: bool) -> 
 
 
 def call_in_process(module: str, name: str, named: Mapping[str, Any]) -> Any:
-    """Call a job's function in a process that has imported nothing of it yet."""
-    job = getattr(import_module(module), name)
-    return (job.function if isinstance(job, AppJob) else job)(**named)
+    """Call a job's function in a process; return what it returns or, as such, what it raises."""
+    try:
+        job = getattr(import_module(module), name)
+        return (job.function if isinstance(job, AppJob) else job)(**named)
+    except BaseException as error:  # noqa: BLE001 - it is raised where the job is
+        return RaisedInProcess.of(error, callers=(__file__,))
 
 
 async def _call(
@@ -383,6 +387,8 @@ async def _call(
         result = await anyio.to_process.run_sync(
             call_in_process, *place, named, cancellable=True, limiter=_PROCESSES
         )
+        if isinstance(result, RaisedInProcess):
+            raise result.error()
     else:
         # Of a call that does not return no thread is waited for: `call_within` counts it.
         within = partial(call_within, job.remaining_s(), call)

@@ -41,8 +41,11 @@ class RetryAfter(Exception):
 
     def __init__(self, seconds: float) -> None:
         """`seconds` is from 0 to five days."""
-        super().__init__(f"again after {seconds:g} s")
+        super().__init__(seconds)
         self.pause_ms = int(1000 * min(max(seconds, 0.0), PAUSE_MS_MAX / 1000))
+
+    def __str__(self) -> str:
+        return f"again after {self.pause_ms / 1000:g} s"
 
 
 @dataclass(frozen=True, slots=True)

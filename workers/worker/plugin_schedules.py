@@ -6,10 +6,12 @@ same under the same key, which is the same job.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import anyio.to_thread
 import structlog
 
+from kernel.values.canonical import canonicalize_readable
 from kernel.values.foreign_code import traceback_of
 from kernel.work.requests import SCHEDULE_KEY
 from queues.fleet.cron_claims import PERIOD_S_MAX
@@ -42,9 +44,8 @@ def _cron(plugin: QueuePlugin, schedule: Schedule) -> Cron:
         now_s = tools.ledger.host.now_us() / 1_000_000
         start_s = cron.start_s(cron.period_at(now_s))
         try:
-            began = datetime.fromtimestamp(start_s, UTC)
-            content = await anyio.to_thread.run_sync(
-                call_within, CONTENT_S_MAX, lambda: dict(schedule.content(began))
+            request = await anyio.to_thread.run_sync(
+                call_within, CONTENT_S_MAX, _request_of, schedule, start_s
             )
         except Exception as error:  # noqa: BLE001 - a foreign program; its next period comes by itself
             _log.error(
@@ -54,9 +55,6 @@ def _cron(plugin: QueuePlugin, schedule: Schedule) -> Cron:
                 exception=traceback_of(error),
             )
             return
-        request = {"request_key": f"{SCHEDULE_KEY}{schedule.name}:{start_s}", "content": content}
-        if schedule.priority is not None:
-            request["priority"] = schedule.priority
         try:
             path = f"/v1/queues/{plugin.name}/requests"
             await tools.reporter.post(path, {"requests": [request]})
@@ -72,3 +70,13 @@ def _cron(plugin: QueuePlugin, schedule: Schedule) -> Cron:
     times = None if schedule.cron is None else CronExpression(schedule.cron)
     cron = Cron(schedule.every_s or PERIOD_S_MAX, ask, schedule.offset_s, times)
     return cron
+
+
+def _request_of(schedule: Schedule, start_s: int) -> dict[str, Any]:
+    """Return what asks for the job of a period; raises where it is nothing that can be sent."""
+    content = dict(schedule.content(datetime.fromtimestamp(start_s, UTC)))
+    request = {"request_key": f"{SCHEDULE_KEY}{schedule.name}:{start_s}", "content": content}
+    if schedule.priority is not None:
+        request["priority"] = schedule.priority
+    canonicalize_readable(request)
+    return request

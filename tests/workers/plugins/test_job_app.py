@@ -1,11 +1,14 @@
 """A function in a user's own file is a job: its parameters are the content, its call the work."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +16,17 @@ import anyio
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from kernel.values.foreign_code import cause_of, traceback_of
 from kernel.work import queue_kinds
 from kernel.work.queue_kinds import QUEUE_KINDS
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard
 from workers.environment.entry_points import PluginError
+from workers.environment.foreign_calls import await_foreign
 from workers.environment.foreign_threads import ForeignCodeHangs
 from workers.environment.settings import SettingsError, load_settings
-from workers.plugins import App, AppJob, JobContext
+from workers.plugins import App, AppJob, JobContext, JobRefused, RetryAfter
 from workers.plugins.installed import queue_plugins
+from workers.plugins.process_errors import ErrorOfProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +61,29 @@ def digits_of(text: str, seconds: float = 0) -> dict[str, Any]:
         raise ValueError("no text")
     time.sleep(seconds)
     return {"pid": os.getpid(), "digits": sum(each.isdigit() for each in text)}
+
+
+class TakesTwo(Exception):
+    def __init__(self, first: str, second: object) -> None:
+        super().__init__(f"{first} and no more")
+        self.held = second
+
+
+RAISED: dict[str, Callable[[], BaseException]] = {
+    "an error": lambda: KeyError("nobody"),
+    "arguments of its own": lambda: TakesTwo("one", 2),
+    "no pickle": lambda: TakesTwo("one", lambda: 2),
+    "an exit": lambda: SystemExit(3),
+    "a cancellation": asyncio.CancelledError,
+    "a pause": lambda: RetryAfter(2),
+    "a refusal": lambda: JobRefused("damaged"),
+}
+
+
+@app.job("raising", run_in="process", limit_s=30)
+def raise_as(name: str) -> None:
+    make = RAISED[name]
+    raise make()
 
 
 def context_of(content: BaseModel) -> JobContext[Any]:
@@ -109,6 +138,20 @@ async def test_a_plain_function_may_be_called_in_a_process_which_ends_at_the_dea
     assert scope.cancelled_caught
     again = await handled(digits_of, text="1")
     assert again["pid"] != result["pid"], "the process that computed in vain was ended"
+
+
+@pytest.mark.may_block
+async def test_what_a_process_raises_is_raised_where_its_job_is_with_its_traceback():
+    for name, make in RAISED.items():
+        raised = make()
+        with pytest.raises(Exception) as caught:  # noqa: PT011
+            await await_foreign(name, partial(handled, raise_as, name=name))
+        error, keeps_class = cause_of(caught.value), not isinstance(raised, TakesTwo)
+        assert type(error) is (type(raised) if keeps_class else ErrorOfProcess), name
+        assert str(raised) in str(error), name
+        assert "in raise_as" in traceback_of(caught.value), name
+        assert getattr(error, "pause_ms", None) == getattr(raised, "pause_ms", None)
+        assert getattr(error, "reason", None) == getattr(raised, "reason", None)
 
 
 def test_what_cannot_cross_to_a_process_is_refused():
@@ -175,7 +218,7 @@ async def test_arguments_are_looked_at_before_anything_is_asked(monkeypatch):
 def test_what_no_queue_may_be_is_refused_where_it_is_declared(options, problem):
     with pytest.raises(ValueError, match=problem):
         app.job(**options)(lambda: None)
-    assert len(app.plugins) == 4
+    assert len(app.plugins) == 5
 
 
 def test_a_parameter_without_a_type_is_refused():

@@ -145,7 +145,16 @@ async def test_of_a_fleet_one_job_is_asked_for_in_each_period(world: ScheduleWor
     assert world.days() == ["2026-11-20", "2026-11-23"]
 
 
-@pytest.mark.parametrize("name", [*ENDS, "another type", "stands still"])
+ODD_CONTENTS: dict[str, Any] = {
+    "another type": 7,
+    "a set in it": {"what": {1, 2}},
+    "a time in it": {"when": FRIDAY},
+    "half a character": {"what": "\ud800"},
+    "not a number": {"what": float("nan")},
+}
+
+
+@pytest.mark.parametrize("name", [*ENDS, *ODD_CONTENTS, "stands still"])
 async def test_however_a_schedule_ends_its_period_is_left_out_and_the_others_are_asked_for(
     world: ScheduleWorld, name: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -153,7 +162,7 @@ async def test_however_a_schedule_ends_its_period_is_left_out_and_the_others_are
         monkeypatch.setattr(plugin_schedules, "CONTENT_S_MAX", 0.02)
         monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
     ends = {**ENDS, "stands still": stands_still}
-    odd = Schedule("odd", ends.get(name, lambda _: 7), every_s=60)
+    odd = Schedule("odd", ends.get(name, lambda _: ODD_CONTENTS[name]), every_s=60)
     runner = CronRunner(
         world.tools, "worker", schedules_of({"": replace(PLUGIN, schedules=(odd, DAILY))})
     )

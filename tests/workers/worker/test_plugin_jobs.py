@@ -4,8 +4,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Self
 from urllib.parse import quote
+from uuid import uuid4
 
 import anyio
 import anyio.to_thread
@@ -14,7 +16,9 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from structlog.testing import capture_logs
 
 from actors.commit.work_units import CancelRequestUnit
+from kernel.values.errors import LedgerUnavailable
 from kernel.work import queue_kinds
+from kernel.work.attempts import failures_of
 from kernel.work.errors import WorkRefused
 from kernel.work.requests import WorkRequest
 from queues.queue.job_progress import JobProgress, NotedProgress
@@ -32,9 +36,10 @@ from tests.kernel.build import FakeHost
 from tests.workers.api.door import ONTOLOGY, SESSION, URL, Door, client_of, transport_to
 from tests.world import MAX_ATTEMPTS, QUICK_RETRIES, DoorWorld, behind_a_door
 from workers.client import ProgressNote, Rotulus
+from workers.client.errors import GatewayError
 from workers.environment import foreign_calls, foreign_threads
-from workers.environment.foreign_threads import call_within
-from workers.plugins import JobContext, JobRefused, QueuePlugin, Retry
+from workers.environment.foreign_threads import ForeignCodeHangs, call_within
+from workers.plugins import JobContext, JobRefused, QueuePlugin, Retry, RetryAfter
 from workers.worker.batches import BatchProcessor
 from workers.worker.handlers.plugin import PluginHandler
 
@@ -389,6 +394,85 @@ async def test_however_a_handler_ends_it_is_a_counted_attempt_with_its_traceback
         # The kind of the error, and what it says.
         kind = said[0]["error"].partition(":")[0].rpartition(".")[2]
         assert f"handler_failed: {kind}" == status.reason
+
+
+class Oddly:
+    """An error of ours that a handler made without what it states, or with something else."""
+
+    def __init__(self, **stated: object) -> None:
+        vars(self).update(stated)
+
+
+class OddRefusal(Oddly, JobRefused):
+    pass
+
+
+class RefusalThatExits(Oddly, JobRefused):
+    @property
+    def reason(self) -> str:  # type: ignore[override]
+        raise SystemExit(1)
+
+
+class OddPause(Oddly, RetryAfter):
+    pass
+
+
+class OddAnswer(Oddly, GatewayError):
+    pass
+
+
+OURS: Mapping[str, Callable[[], Exception]] = {
+    "a refusal without a reason": OddRefusal,
+    "a refusal that exits": RefusalThatExits,
+    "a pause of nothing": OddPause,
+    "a pause that is a text": lambda: OddPause(pause_ms="soon"),
+    "a pause before now": lambda: OddPause(pause_ms=-5),
+    "a pause for ever": lambda: OddPause(pause_ms=10**30),
+    "an answer without a code": OddAnswer,
+    "another gateway that is away": lambda: GatewayError("gateway_unreachable", "nobody answered"),
+    "another ledger that is away": lambda: LedgerUnavailable("nobody answered"),
+    "a limit of its own": lambda: ForeignCodeHangs(1, "elsewhere"),
+}
+"""Errors of our classes, which a handler may raise as any other."""
+
+
+async def test_an_error_of_ours_that_a_handler_made_is_a_failure_of_it_alone(world: ParcelWorld):
+    async def end(job: JobContext[Parcel]) -> Any:
+        if job.content.parcel_id == "good":
+            return {}
+        make = OURS[job.content.parcel_id]
+        raise make()
+
+    world.handle = end
+    request_ids = dict(zip(["good", *OURS], await world.ask_for("good", *OURS), strict=True))
+    await world.deliver()
+    await world.deliver()  # a slot has eight jobs in hand at once
+    assert world.status(request_ids.pop("good")).state == "completed"
+    for name, request_id in request_ids.items():
+        failures = world.ledger.read(partial(failures_of, request_id=request_id, attempts=True))
+        assert failures is not None, name
+        [attempt] = failures.attempts
+        assert "Traceback" in attempt.traceback, name
+
+
+@pytest.mark.parametrize("port", ["view", "submit"])
+async def test_a_job_that_meets_our_absence_is_given_back_uncounted(world: ParcelWorld, port: str):
+    async def use(job: JobContext[Parcel]) -> None:
+        if port == "submit":
+            await job.submit(str(uuid4()), [])
+        with job.view():
+            raise LedgerUnavailable("it went away meanwhile")
+
+    async def refuse(*_: object) -> Any:
+        raise GatewayError("gateway_unreachable", "nobody answered")
+
+    world.handle = use
+    handler = world.handler(SimpleNamespace(post=refuse))
+    [request_id] = await world.ask_for("p")
+    [claim] = await world.queue.claim(1, 30_000)
+    [result] = await handler.handle([claim])
+    assert (result.verdict, result.error) == ("put_off", None)
+    assert world.status(request_id).state == "open"
 
 
 async def test_a_handler_that_ends_oddly_when_its_worker_stops_is_not_counted(world: ParcelWorld):

@@ -6,8 +6,8 @@ whose request was closed meanwhile, because it was cancelled, is cancelled here 
 renewal of its claim.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,13 +18,14 @@ import anyio.to_thread
 import structlog
 from pydantic import ValidationError
 
-from kernel.ledger.ledger import Ledger, Request
+from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.values.canonical import canonicalize_readable
 from kernel.values.errors import LedgerUnavailable
 from kernel.values.foreign_code import call_foreign, cause_of, message_of
 from kernel.work.attempts import snoozes_of
 from kernel.work.reports import RESULT_BYTES_MAX, WorkFinished
 from kernel.work.requests import read_content
+from kernel.work.retry_policy import PAUSE_MS_MAX
 from queues.errors import QueueError
 from queues.queue.items import Claim
 from queues.queue.job_progress import NOTE_CHARS_MAX, JobProgress
@@ -45,6 +46,7 @@ from workers.worker.batches import (
 )
 from workers.worker.gateway_reports import ABSENCES, REPORTS_PATH, GatewayReporter
 
+CODE_CHARS_MAX = 200
 UNKNOWN_DELAY_MS = 5_000
 """Pause after which a job is offered again whose gateway lacks the plug-in."""
 
@@ -144,14 +146,15 @@ class PluginHandler(Handler):
 
     async def _call(self, claim: Claim, request: Request, content: Any) -> ClaimResult:
         limit_s = self._plugin.limit_s
+        absences: list[LedgerUnavailable | GatewayError] = []
         context = JobContext(
             request_id=request.request_id,
             content=content,
             attempt=claim.attempt,
             snoozes=self._snoozes.get(claim.key, 0),
             deadline_s=anyio.current_time() + limit_s,
-            view=self._ledger.view,
-            submit=self._submit,
+            view=partial(self._view, absences),
+            submit=partial(self._submit, absences),
             progress=partial(self._note, request.request_id),
         )
         try:
@@ -161,20 +164,24 @@ class PluginHandler(Handler):
             )
         except ForeignCodeHangs as error:
             return await self._fail_claim(claim, "handler_timed_out", error, "handler_timed_out")
-        except JobRefused as refused:
-            reason = message_of(refused.reason)[:200] or "refused"
-            return failed_claim(claim, await self._texts.of(refused, reason), final=True)
-        except RetryAfter as snooze:
-            return ClaimResult(claim, "snoozed", SNOOZED, snooze.pause_ms)
-        except LedgerUnavailable as error:
-            return ClaimResult(claim, "put_off", error.code)
-        except GatewayError as error:
-            if error.code in ABSENCES:
-                return ClaimResult(claim, "put_off", error.code)
-            return await self._fail_claim(claim, "handler_failed", error, error.code)
         except Exception as error:  # noqa: BLE001 - a handler is a foreign program
-            return await self._fail_claim(claim, "handler_failed", error)
+            for absence in absences:
+                if absence is error:
+                    return ClaimResult(claim, "put_off", absence.code)
+            return await self._end(claim, error)
         return await self._report(claim, result)
+
+    async def _end(self, claim: Claim, error: Exception) -> ClaimResult:
+        """Return how a job ends by what its handler raised, which may be of a class of ours."""
+        try:
+            pause_ms, code = call_foreign(_pause_ms_and_code, error)
+        except Exception as unreadable:  # noqa: BLE001 - an error is a foreign object
+            return await self._fail_claim(claim, "handler_failed", unreadable)
+        if pause_ms is not None:
+            return ClaimResult(claim, "snoozed", SNOOZED, pause_ms)
+        if isinstance(error, JobRefused):
+            return failed_claim(claim, await self._texts.of(error, code or "refused"), final=True)
+        return await self._fail_claim(claim, "handler_failed", error, code or None)
 
     async def _fail_claim(
         self, claim: Claim, event: str, error: Exception, code: str | None = None
@@ -207,11 +214,26 @@ class PluginHandler(Handler):
             return ClaimResult(claim, "put_off", "work_queue_unknown", UNKNOWN_DELAY_MS)
         return settlement_of(claim, outcome, rejection_is_final=True)
 
+    @contextmanager
+    def _view(self, absences: list[Any]) -> Iterator[LedgerView]:
+        try:
+            with self._ledger.view() as view:
+                yield view
+        except LedgerUnavailable as error:
+            absences.append(error)
+            raise
+
     async def _submit(
-        self, session_id: str, intents: Sequence[Mapping[str, Any]]
+        self, absences: list[Any], session_id: str, intents: Sequence[Mapping[str, Any]]
     ) -> list[dict[str, Any]]:
         path = f"/v1/sessions/{UUID(session_id)}/operations"
-        answer = await self._reporter.post(path, {"intents": [dict(intent) for intent in intents]})
+        body = {"intents": [dict(intent) for intent in intents]}
+        try:
+            answer = await self._reporter.post(path, body)
+        except GatewayError as error:
+            if error.code in ABSENCES:
+                absences.append(error)
+            raise
         results: list[dict[str, Any]] = answer["results"]
         return results
 
@@ -220,6 +242,19 @@ class PluginHandler(Handler):
         with suppress(QueueError):  # a hint
             shown = min(100, max(0, int(percent)))
             await self._progress.note(self._plugin.name, request_id, shown, note[:NOTE_CHARS_MAX])
+
+
+def _pause_ms_and_code(error: Exception) -> tuple[int | None, str | None]:
+    """Return the pause that an error asks for, and its code; raises where it is no such thing."""
+    if isinstance(error, RetryAfter):
+        if type(error.pause_ms) is not int or not 0 <= error.pause_ms <= PAUSE_MS_MAX:
+            raise ValueError(f"pause_ms is a whole number from 0 to {PAUSE_MS_MAX}")
+        return error.pause_ms, None
+    if isinstance(error, JobRefused):
+        return None, message_of(error.reason, CODE_CHARS_MAX)
+    if isinstance(error, GatewayError):
+        return None, message_of(error.code, CODE_CHARS_MAX)
+    return None, None
 
 
 def _report_of_result(claim: Claim, document: object) -> dict[str, Any]:

@@ -145,7 +145,11 @@ def test_however_a_node_ends_its_row_has_failed_and_the_others_go_on(kind: str, 
         with nobody_at_the_keyboard(), pytest.raises(Exception) as caught:  # noqa: PT011
             call_foreign(ENDS[name])
         expected = error_content(caught.value)
-        assert {restore_value(expected)["type"]} == {error["type"] for error in errors}
+        kinds = {error["type"] for error in errors}
+        if (kind, name) == ("generator", "StopIteration"):
+            assert kinds == {"RuntimeError"}, "Python makes one of it"
+        else:
+            assert kinds == {restore_value(expected)["type"]}
         assert len(errors) == (2 if kind == "transform" else 1), "each attempt is on record"
 
 
