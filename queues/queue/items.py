@@ -95,29 +95,25 @@ class Enqueued:
     state: EnqueueState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """The fields that a claim and `peek` share."""
+class Claim(NamedTuple):
+    """An item in flight; `token` proves who holds it. A tuple, which is quickly made."""
 
     key: str
     payload: bytes
     priority: str
     causes: tuple[str, ...]
     """The ids of the causes in order of arrival, the first 1000."""
+
     lineage: tuple[Lineage, ...]
     """The lineage of each of `causes`."""
+
     causes_count: int
     enqueued_at_ms: int
     deadline_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim(Item):
-    """An item in flight; `token` proves who holds it."""
-
     token: str
     attempt: int
     """1 at the first delivery; a claim that expires is an attempt if it had begun the item."""
+
     ends: int | None = None
     """How many claims expired that had begun the item; None when no claim of it ever expired."""
 
@@ -132,13 +128,22 @@ class Claim(Item):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveItem(Item):
-    """A live item as `peek` sees it."""
+class LiveItem:
+    """A live item as `peek` sees it; what a claim has as well means the same."""
 
+    key: str
+    payload: bytes
+    priority: str
+    causes: tuple[str, ...]
+    lineage: tuple[Lineage, ...]
+    causes_count: int
+    enqueued_at_ms: int
+    deadline_ms: int
     state: LiveState
     attempts: int
     state_ends_at_ms: int | None
     """When a delayed item is due or a claim expires; None in every other state."""
+
     error: str
     """The error of the last retry, or ""."""
 

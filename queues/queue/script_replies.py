@@ -1,5 +1,10 @@
-"""Decodes the items in the replies of scripts: a row is a key, an attempt and a flat record."""
+"""Decodes the items in the replies of scripts: packed, or as a flat list of fields and values.
 
+What a packed item looks like stands at the head of `scripts/common.lua`. Nearly all claims are of
+those, so they are read by a way of their own.
+"""
+
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, get_args
@@ -57,7 +62,10 @@ _LIVE: Final = fields(
         b"token": Field(_NAME, ""),
     }
 )
-_ROW: Final = row(_NAME, whole(), pairs)
+_ATTEMPTED: Final = row(whole(), pairs)
+_PACKED_HEAD: Final = re.compile(
+    rb"1 ([0-4]) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,3}) ([0-9]{1,3})\n"
+)
 _PLACE: Final = row(
     one_of(*get_args(LiveState)), whole(0), moment, whole(0), whole(0), whole(0), _NAME, _NAME
 )
@@ -95,14 +103,41 @@ def _item(
 
 
 def claims_of(token: str, priorities: Sequence[Priority]) -> Callable[[Any], Claim]:
-    """Return the reader of a row of the claim script."""
+    """Return the reader of a key and a record of the claim script."""
+    names = [priority.name for priority in priorities]
 
     def read(value: Any) -> Claim:
-        key, attempt, record = _ROW(value)
-        item = _item(record, _CLAIM, priorities)
-        return Claim(**item, key=key, token=token, attempt=attempt)
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise Foreign("no key with a record")
+        key, record = value
+        if isinstance(record, bytes):
+            return _packed_claim(_NAME(key), record, token, names)
+        attempt, fields_of_it = _ATTEMPTED(record)
+        item = _item(fields_of_it, _CLAIM, priorities)
+        return Claim(**item, key=_NAME(key), token=token, attempt=attempt)
 
     return read
+
+
+def _packed_claim(key: str, packed: bytes, token: str, names: Sequence[str]) -> Claim:
+    head = _PACKED_HEAD.match(packed)
+    if head is None:
+        raise Foreign("no form that is known here")
+    rank, deadline, enqueued, cause_bytes, lineage_bytes = map(int, head.groups())
+    begins = head.end()
+    lineage_begins = begins + cause_bytes
+    ends = lineage_begins + lineage_bytes
+    is_within = rank < len(names) and 0 <= len(packed) - ends <= PAYLOAD_BYTES_MAX
+    if not is_within or cause_bytes > NAME_BYTES_MAX:
+        raise Foreign("a packed item beyond its bounds")
+    try:
+        cause = packed[begins:lineage_begins].decode()
+        operation_id, _, traceparent = packed[lineage_begins + 1 : ends].decode().partition("\0")
+    except UnicodeError:
+        raise Foreign("a cause that is no text") from None
+    lineage, payload = Lineage(operation_id, traceparent), packed[ends:]
+    times_ms, attempt = (enqueued, deadline), 1
+    return Claim(key, payload, names[rank], (cause,), (lineage,), 1, *times_ms, token, attempt)
 
 
 def place_of(priorities: Sequence[Priority]) -> Callable[[Any], ItemPlace]:

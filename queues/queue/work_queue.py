@@ -17,11 +17,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
 from typing import Any, Final, cast
 
+import anyio
+import anyio.lowlevel
 import structlog
 from redis.asyncio import Redis
 
 from queues.errors import QueueError
 from queues.queue.items import (
+    BATCH_ITEMS_MAX,
     CLAIM_ITEMS_MAX,
     DURATION_MS_MAX,
     CancelState,
@@ -47,6 +50,18 @@ _REAP_ROUNDS_MAX: Final = 64
 _log = structlog.get_logger(__name__)
 
 
+class _Asked:
+    """A request of `enqueue` that has no answer yet."""
+
+    __slots__ = ("answer", "is_sent", "item", "woken")
+
+    def __init__(self, item: NewItem) -> None:
+        self.item = item
+        self.answer: Enqueued | QueueError | None = None
+        self.is_sent = False
+        self.woken = anyio.Event()
+
+
 class WorkQueue(QueueView):
     """A named queue of coalesced work items on Redis, claimed in the order of priorities.
 
@@ -66,6 +81,7 @@ class WorkQueue(QueueView):
         """Bind to a queue, as a `QueueView` is; `new_token` never returns the same token twice."""
         super().__init__(redis, name, clock, priorities)
         self._new_token = new_token
+        self._asked: list[_Asked] = []
 
     async def enqueue_many(self, items: Sequence[NewItem], mark: str = "") -> list[Enqueued]:
         """Add up to 1000 requests, coalescing those whose key is known.
@@ -92,9 +108,40 @@ class WorkQueue(QueueView):
         ]
 
     async def enqueue(self, item: NewItem) -> Enqueued:
-        """Add one request, as `enqueue_many` does."""
-        (enqueued,) = await self.enqueue_many([item])
-        return enqueued
+        """Add one request, as `enqueue_many` does; those of one turn of the loop go in one call.
+
+        The task that sends them is one of those that wait. Where it is cancelled, another one sends
+        again what has no answer.
+        """
+        enqueue_args(item, self._priority(item.priority))  # what is refused is refused alone
+        asked = _Asked(item)
+        self._asked.append(asked)
+        try:
+            await anyio.lowlevel.checkpoint()
+            while asked.answer is None:
+                await (asked.woken.wait() if asked.is_sent else self._enqueue_asked())
+        finally:
+            if not asked.is_sent:
+                self._asked.remove(asked)
+        if isinstance(asked.answer, QueueError):
+            raise QueueError(asked.answer.code, str(asked.answer)) from asked.answer
+        return asked.answer
+
+    async def _enqueue_asked(self) -> None:
+        sent = self._asked[:BATCH_ITEMS_MAX]
+        del self._asked[:BATCH_ITEMS_MAX]
+        for asked in sent:
+            asked.is_sent, asked.woken = True, anyio.Event()
+        answers: Sequence[Enqueued | QueueError | None] = [None] * len(sent)
+        try:
+            answers = await self.enqueue_many([asked.item for asked in sent])
+        except QueueError as error:
+            answers = [error] * len(sent)
+        finally:
+            for asked, answer in zip(sent, answers, strict=True):
+                asked.answer, asked.is_sent = answer, answer is not None
+                asked.woken.set()
+            self._asked[:0] = [asked for asked in sent if not asked.is_sent]
 
     async def claim(
         self, limit: int, visibility_ms: int, least_urgent: str | None = None
@@ -113,8 +160,9 @@ class WorkQueue(QueueView):
         check_range("visibility_ms", visibility_ms, 1, DURATION_MS_MAX)
         token, rank = self._new_token(), self._least_rank(least_urgent)
         now = self._scripts.now()
-        rows = await self._scripts.run("claim", now, limit, visibility_ms, token, rank)
+        reply = await self._scripts.run("claim", now, limit, visibility_ms, token, rank)
         foreign: list[Any] = []
+        rows = zip(reply[::2], reply[1::2], strict=True)
         claims = records("item", rows, claims_of(token, self.priorities), foreign)
         if foreign:  # what nobody can read is in flight now, and leaves the queue
             pairs = chain.from_iterable((row[0], token) for row in foreign)

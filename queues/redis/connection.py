@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import DefaultParser
+from redis.connection import HiredisRespSerializer
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError, ResponseError
 
@@ -109,6 +110,15 @@ class PlacedConnection(SaidToBeLost):
         except (RedisError, OSError):
             place.forget()
             raise
+
+    def pack_command(self, *arguments: Any) -> list[bytes]:
+        """Return the bytes of a command, which hiredis joins; redis-py does so in Python.
+
+        Raises:
+            DataError: an argument is of a type that has no bytes.
+        """
+        packed: list[bytes] = HiredisRespSerializer().pack(*arguments)
+        return packed
 
     async def read_response(self, *arguments: Any, **options: Any) -> Any:
         """Return the next reply.

@@ -31,7 +31,7 @@ QUEUE: Final[Mapping[str, str]] = MappingProxyType(
         **{f"ready:{rank}": "zset" for rank in _RANKS},
         **{f"suspended:{rank}": "zset" for rank in _RANKS},
         **dict.fromkeys(("delayed", "in-flight", "dead"), "zset"),
-        "paused": "hash",
+        **dict.fromkeys(("paused", "claims"), "hash"),
         **{f"wake:{rank}": "list" for rank in _RANKS},
         **dict.fromkeys(("stamp", "sleeping", "mark", "clock"), "string"),
     }

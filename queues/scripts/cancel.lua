@@ -23,6 +23,7 @@ end
 
 local results = {}
 for _, key in ipairs(ARGV) do
+  unpack_item(key)
   local dead, live, outcome = take_dead(key), read(item_key(key)), 'unknown'
   if dead then outcome = 'cancelled' end
   if live and live.state == 'in_flight' then

@@ -3,13 +3,20 @@
 -- KEYS[1] of every script is the prefix of one queue (or lease, or fleet) and carries the hash
 -- tag, so each key that is derived from it lies on the same cluster node.
 --
--- Causes are fields of the item's hash, because claim and acknowledge are the hot path and nearly
--- every item has few causes: one read brings the item and one delete removes it. A cause beyond
--- CAUSES_KEPT is counted and not kept, so it is not recognised when it is sent again, and the item
--- is delivered once more; the open request on the ledger makes that harmless. Each cause carries
--- its own lineage, the operation and trace that caused it: some 80 bytes where there is one.
+-- An item that was asked for once, and was claimed once at most, is packed: nearly every item is,
+-- from beginning to end. The string <prefix>item:<key> is
+--   1 <rank> <deadline> <enqueued> <bytes of the cause> <bytes of its lineage>, a line feed, then
+--   the cause, its lineage and the payload,
+-- and while it is in flight, the hash <prefix>claims has the token of its claim under its key. A
+-- claim and its end so cost one command for the whole batch, beside one that reads each item.
+-- Whatever else happens to an item makes a hash of it first (`unpack_item`; decision queues/0099).
 --
--- A record is the hash <prefix>item:<key>:
+-- Causes are fields of the hash, because nearly every item has few. A cause beyond CAUSES_KEPT is
+-- counted and not kept, so it is not recognised when it is sent again, and the item is delivered
+-- once more; the open request on the ledger makes that harmless. Each cause carries its own
+-- lineage, the operation and trace that caused it: some 80 bytes where there is one.
+--
+-- A record that is not packed is the hash <prefix>item:<key>:
 --   state     ready | suspended | delayed | in_flight
 --   rank      0 (most urgent) .. 4               deadline  ms
 --   enqueued  ms                                 attempt   deliveries so far
@@ -41,6 +48,7 @@ local ENDS_MAX = 3 -- of its workers, after which an item is given up, as in a r
 local WAKES_MAX = 16
 local NAME_BYTES_MAX = 512
 local VALUE_BYTES_MAX = 65536
+local PACKED_BYTES_MAX = VALUE_BYTES_MAX + 4 * NAME_BYTES_MAX
 local RECORD_FIELDS_MAX = 2 * CAUSES_KEPT + 40
 local RECORD_BYTES_MAX = 8388608 -- weighed, so with what the server needs beside it
 local REPLY_BYTES_MAX = 33554432 -- of the records in one reply, but for the last of them
@@ -62,7 +70,7 @@ local function try(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   for _, words in ipairs(FOREIGN) do
-    if string.find(reply.err, words, 1, true) then return nil end
+    if string.find(tostring(reply.err), words, 1, true) then return nil end
   end
   return redis.call(...)
 end
@@ -236,10 +244,70 @@ local function read(hash, kind)
   return record
 end
 
+local function pack(rank, deadline, enqueued, cause, lineage, payload)
+  local head = string.format('1 %d %.0f %.0f %d %d\n', rank, deadline, enqueued, #cause, #lineage)
+  return head .. cause .. lineage .. payload
+end
+
+-- A packed record as fields; nil where no version of this program wrote it.
+local function fields_of(bytes)
+  local rank, deadline, enqueued, cause, lineage, first =
+    string.match(bytes, '^1 ([0-4]) (%d+) (%d+) (%d+) (%d+)\n()')
+  cause, lineage = number(cause), number(lineage)
+  if not (number(deadline) and number(enqueued) and cause and lineage) then return nil end
+  local from, to = first + cause, first + cause + lineage
+  if to - 1 > #bytes or #bytes > PACKED_BYTES_MAX then return nil end
+  return {
+    state = 'ready', rank = rank, deadline = deadline, enqueued = enqueued, attempt = '0',
+    causes = '1', ['c:' .. string.sub(bytes, first, from - 1)] = '1' .. string.sub(bytes, from, to - 1),
+    payload = string.sub(bytes, to),
+  }
+end
+
+-- The record of a live item that is packed, as it stands; nil where none is. What is unsound is
+-- dropped.
+local function packed(key)
+  local bytes = try('GETRANGE', item_key(key), 0, PACKED_BYTES_MAX)
+  if not bytes or bytes == '' then return nil end
+  local record = fields_of(bytes)
+  if not record then
+    drop('item', item_key(key))
+    return nil
+  end
+  reply_bytes = reply_bytes + #bytes
+  local token = short_field(fixed_key('claims'), key, NAME_BYTES_MAX)
+  if token then record.state, record.token, record.attempt = 'in_flight', token, '1' end
+  return record
+end
+
+-- At most RECORD_FIELDS_MAX fields, which one unpack can carry.
+local function flattened(record)
+  local flat = {}
+  for field, value in pairs(record) do flat[#flat + 1], flat[#flat + 2] = field, value end
+  return flat
+end
+
+local function write(hash, record)
+  redis.call('DEL', hash)
+  redis.call('HSET', hash, unpack(flattened(record)))
+end
+
+-- Makes a hash of an item that is packed.
+local function unpack_item(key)
+  local record = packed(key)
+  if not record then return end
+  write(item_key(key), record)
+  if record.token then redis.call('HDEL', fixed_key('claims'), key) end
+end
+
 -- Rank and deadline of a live item, and the stamp of one that was suspended; nil where there is no
 -- item. What is unsound is dropped.
 local function urgency_of(key)
-  local seen = try('HMGET', item_key(key), 'rank', 'deadline', 'stamp') or {}
+  local seen = try('HMGET', item_key(key), 'rank', 'deadline', 'stamp')
+  if not seen then
+    unpack_item(key) -- it lies where nothing packed waits
+    seen = try('HMGET', item_key(key), 'rank', 'deadline', 'stamp') or {}
+  end
   local rank, deadline = number(seen[1]), number(seen[2])
   if rank and deadline and rank >= 0 and rank <= LAST_RANK then
     return rank, deadline, number(seen[3])
@@ -247,18 +315,12 @@ local function urgency_of(key)
   if redis.call('EXISTS', item_key(key)) == 1 then drop('item', item_key(key)) end
 end
 
--- At most RECORD_FIELDS_MAX fields, which one unpack can carry.
-local function write(hash, record)
-  local flat = {}
-  for field, value in pairs(record) do
-    flat[#flat + 1] = field
-    flat[#flat + 1] = value
-  end
-  redis.call('DEL', hash)
-  redis.call('HSET', hash, unpack(flat))
-end
+-- The tokens of packed items that are in flight, in the order of the keys.
+local function tokens_of(keys) return redis.call('HMGET', fixed_key('claims'), unpack(keys)) end
 
+-- Whether a token holds an item, which is no longer packed then.
 local function holds(key, token)
+  if redis.call('HGET', fixed_key('claims'), key) == token then unpack_item(key) end
   return try('HGET', item_key(key), 'token') == token
 end
 

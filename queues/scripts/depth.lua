@@ -6,6 +6,12 @@
 --          next (-1 when it has nothing), 1 if paused }
 -- Atomic   one moment; changes nothing.
 
+local function enqueued_of(item)
+  local seen = try('HGET', item, 'enqueued')
+  if seen == nil then seen = string.match(try('GETRANGE', item, 0, 63) or '', '^1 %d %d+ (%d+) ') end
+  return seen
+end
+
 local now = now_ms(ARGV[1])
 local answer = {
   redis.call('ZCARD', fixed_key('delayed')),
@@ -17,8 +23,7 @@ local answer = {
 for rank = 0, LAST_RANK do
   local first = redis.call('ZRANGE', suspended_key(rank), 0, 0)[1]
     or redis.call('ZRANGE', ready_key(rank), 0, 0)[1]
-  local seen = first and try('HMGET', item_key(first), 'enqueued') or {}
-  local since = number(seen[1])
+  local since = first and number(enqueued_of(item_key(first)))
   answer[#answer + 1] = redis.call('ZCARD', ready_key(rank))
   answer[#answer + 1] = redis.call('ZCARD', suspended_key(rank))
   answer[#answer + 1] = since and math.max(0, now - since) or -1

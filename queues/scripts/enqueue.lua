@@ -16,25 +16,31 @@ local RELAY_LATE_MS = 1000
 local now, last_rank = now_ms(ARGV[1]), tonumber(ARGV[2])
 local dead_exist = redis.call('ZCARD', fixed_key('dead')) > 0
 
--- What is new becomes ready together, before anything looks at the sets.
-local added = {}
+-- What is new becomes ready together, before anything looks at the sets, and is held by no claim
+-- that is left of an item of before.
+local added, made = {}, {}
 local function place_added()
   for rank, adds in pairs(added) do redis.call('ZADD', ready_key(rank), unpack(adds)) end
-  added = {}
+  if #made > 0 then redis.call('HDEL', fixed_key('claims'), unpack(made)) end
+  added, made = {}, {}
 end
 
+-- Whether an item is new and therefore made, packed.
 local last_stamp = 0
-local function create(item, key, rank, deadline, cause, payload, lineage)
-  redis.call('HSET', item, 'state', 'ready', 'rank', rank, 'deadline', deadline, 'enqueued', now,
-    'attempt', 0, 'payload', payload, 'causes', 1, 'c:' .. cause, '1' .. lineage)
+local function create(item, key, rank, deadline, bytes)
+  if redis.call('SETNX', item, bytes) == 0 then return false end
   local adds = added[rank] or {}
   added[rank], adds[#adds + 1], adds[#adds + 2] = adds, deadline, key
+  made[#made + 1] = key
   count_fresh(rank)
+  return true
 end
+
 
 -- What the ledger knows of an item that is new here: it waits where it waited.
 local function restore(item, key, rank, known)
   place_added()
+  unpack_item(key)
   redis.call('HSET', item, 'attempt', known.attempts)
   if known.attempts > 0 or known.delay > 0 then redis.call('HSET', item, 'error', 'restored') end
   if known.ends > 0 then redis.call('HSET', item, 'ends', known.ends) end
@@ -72,10 +78,24 @@ local function is_placed(key, state, rank)
 end
 
 -- What is known of an item and of a cause; nil where there is no item. One that is unsound is
--- dropped, and one that has fallen out of its set (a part of Redis was lost) is ready again.
+-- dropped, and one that has fallen out of its set (a part of Redis was lost) is ready again. One
+-- that is packed, and has the cause, stays so and brings its payload; no other stays packed.
 local function look(key, item, cause)
-  local seen = try('HMGET', item, 'state', 'c:' .. cause, 'n:' .. cause, 'rank',
-    'deadline', 'causes', 'ends') or { foreign = true }
+  local function fields()
+    return try('HMGET', item, 'state', 'c:' .. cause, 'n:' .. cause, 'rank', 'deadline', 'causes',
+      'ends')
+  end
+  local seen, payload = fields(), nil
+  if not seen then
+    local record = packed(key)
+    if record and record['c:' .. cause] then
+      payload = record.payload
+      seen = { record.state, true, false, record.rank, record.deadline, record.causes }
+    else
+      unpack_item(key)
+      seen = fields() or { foreign = true }
+    end
+  end
   if not seen.foreign and not (seen[1] or seen[2] or seen[3] or seen[4]) then return nil end
   local rank, deadline, causes = number(seen[4]), number(seen[5]), number(seen[6])
   local is_sound = STATES[seen[1] or ''] and deadline and causes and rank
@@ -85,15 +105,16 @@ local function look(key, item, cause)
   end
   return {
     state = seen[1], known = seen[2] or seen[3], rank = rank, deadline = deadline, causes = causes,
-    is_worn_out = is_worn_out(seen[7]),
+    is_worn_out = is_worn_out(seen[7]), payload = payload,
   }
 end
 
 local function found(key, item, cause)
+  place_added()
   local seen = look(key, item, cause)
-  if seen then place_added() end
   if not seen or is_placed(key, seen.state, seen.rank) then return seen end
   drop('misplaced')
+  unpack_item(key)
   local record = read(item)
   if record and record.cancelled then
     finish(key, record)
@@ -155,11 +176,14 @@ end
 
 -- What waits is stated in the version of whoever relays now: that of a gateway that has left may be
 -- spoken by no worker (decision queues/0071).
-local function restate(item, state, payload)
-  local version = state ~= 'in_flight' and version_of(payload)
+local function restate(key, item, seen, payload)
+  local version = seen.state ~= 'in_flight' and version_of(payload)
   if not version then return end
-  local before = version_of(short_field(item, 'payload', VALUE_BYTES_MAX))
-  if before and before ~= version then redis.call('HSET', item, 'payload', payload) end
+  local before = version_of(seen.payload or short_field(item, 'payload', VALUE_BYTES_MAX))
+  if before and before ~= version then
+    unpack_item(key)
+    redis.call('HSET', item, 'payload', payload)
+  end
 end
 
 -- Whether a cause was buried.
@@ -183,15 +207,16 @@ for i = first, #ARGV, 6 do
   local lineage, known = ARGV[i + 5], known_of[#states + 1]
   local deadline, item, outcome = now + tonumber(ARGV[i + 2]), item_key(key), nil
   local is_buried = dead_exist and is_dead(key, cause)
-  local seen = not is_buried and found(key, item, cause) or nil
+  local bytes = pack(rank, deadline, now, cause, lineage, payload)
+  local is_new = not is_buried and create(item, key, rank, deadline, bytes)
+  local seen = not is_buried and not is_new and found(key, item, cause)
   if is_buried then
     outcome = 'dead'
-  elseif not seen then
-    create(item, key, rank, deadline, cause, payload, lineage)
+  elseif is_new or not seen and create(item, key, rank, deadline, bytes) then
     if known then restore(item, key, rank, known) end
     outcome = 'new'
   elseif seen.known then
-    restate(item, seen.state, payload)
+    restate(key, item, seen, payload)
     if known then follow_ledger(key, rank, seen.state, known) end
     outcome = 'known'
   elseif seen.state == 'in_flight' or seen.is_worn_out then

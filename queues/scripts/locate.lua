@@ -7,7 +7,7 @@
 -- Atomic   one moment; changes nothing.
 
 local key = ARGV[1]
-local record = read(item_key(key))
+local record = packed(key) or read(item_key(key))
 if not record then return {} end
 local rank, ends = tonumber(record.rank), ''
 if record.state == 'delayed' then ends = redis.call('ZSCORE', fixed_key('delayed'), key) or '' end

@@ -28,14 +28,14 @@ end
 
 local items = {}
 for _, key in ipairs(page()) do
-  local record = flat_of(item_key(key), 'item')
+  local record = packed(key) or read(item_key(key))
   if is_full() and #items > 0 then break end
-  if #record > 0 then
+  if record then
     local ends = ''
     if SETS[state] then
       ends = redis.call('ZSCORE', fixed_key(SETS[state]), key)
     end
-    items[#items + 1] = { key, tonumber(redis.call('HGET', item_key(key), 'attempt')), record, ends }
+    items[#items + 1] = { key, tonumber(record.attempt), flattened(record), ends }
   end
 end
 return items

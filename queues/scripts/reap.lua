@@ -19,6 +19,7 @@ for _, set in ipairs({ 'in-flight', 'delayed' }) do
 end
 local ended = redis.call('ZRANGEBYSCORE', flying, '-inf', now, 'LIMIT', 0, ARGV[2])
 for _, key in ipairs(ended) do
+  unpack_item(key)
   local record = read(item_key(key))
   redis.call('ZREM', flying, key)
   if record and record.cancelled then
@@ -27,9 +28,16 @@ for _, key in ipairs(ended) do
     local was_begun = record.begun and 1 or 0
     record.ends = tostring((number(record.ends) or 0) + was_begun)
     record.lost, record.lost_at = record.token, now
-    record.attempt = tostring(tonumber(record.attempt) - (1 - was_begun))
+    record.attempt = tostring(math.max(0, tonumber(record.attempt) - (1 - was_begun)))
     absorb_successor(record)
     let_wait(key, record)
+  end
+end
+-- The end of a claim that is in no set would be seen by nobody.
+local claims = fixed_key('claims')
+if redis.call('HLEN', claims) > redis.call('ZCARD', flying) then
+  for _, key in ipairs(redis.call('HKEYS', claims)) do
+    if not redis.call('ZSCORE', flying, key) then redis.call('HDEL', claims, key) end
   end
 end
 wake()

@@ -5,11 +5,17 @@
 --          cancelled (nothing changes)
 -- Atomic   over the whole batch. A claim that has expired but was not reaped yet is saved.
 
-local expires, results = now_ms(ARGV[1]) + tonumber(ARGV[2]), {}
-for i = 3, #ARGV, 2 do
-  local seen = try('HMGET', item_key(ARGV[i]), 'token', 'cancelled') or {}
-  local kept = seen[1] == ARGV[i + 1] and not seen[2]
-  if kept then redis.call('ZADD', fixed_key('in-flight'), expires, ARGV[i]) end
-  results[#results + 1] = kept and 1 or 0
+local expires, keys, flying, results = now_ms(ARGV[1]) + tonumber(ARGV[2]), {}, {}, {}
+for i = 3, #ARGV, 2 do keys[#keys + 1] = ARGV[i] end
+local tokens = tokens_of(keys)
+for i, key in ipairs(keys) do
+  local token, kept = ARGV[2 * i + 2], tokens[i] == ARGV[2 * i + 2]
+  if not kept then
+    local seen = try('HMGET', item_key(key), 'token', 'cancelled') or {}
+    kept = seen[1] == token and not seen[2]
+  end
+  if kept then flying[#flying + 1], flying[#flying + 2] = expires, key end
+  results[i] = kept and 1 or 0
 end
+if #flying > 0 then redis.call('ZADD', fixed_key('in-flight'), unpack(flying)) end
 return results

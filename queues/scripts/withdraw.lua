@@ -8,6 +8,7 @@
 
 local results = {}
 for _, key in ipairs(ARGV) do
+  unpack_item(key)
   local live, outcome = read(item_key(key)), 'unknown'
   if live and live.state == 'in_flight' then
     outcome = 'running'

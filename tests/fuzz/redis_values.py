@@ -80,6 +80,23 @@ _ITEM_FIELDS: Final = tuple(
 )
 
 
+_ODD_PACKED: Final = (
+    b"1 3 1 1 1 0\n",
+    b"1 3 1 1 0 0\n",
+    b"1 3 1 1 9 9\nc",
+    b"1 3 1 1 1 999\nc",
+    b"1 7 1 1 1 0\nc{}",
+    b"1 3 -1 1 1 0\nc{}",
+    b"1 3 1 1 1 0 c{}",
+    b"2 3 1 1 1 0\nc{}",
+    b"1 3 1 1 2 1\n\xff\xfe\x80{}",
+    b"1 4 999999999999999 999999999999999 1 3\nc\0\0\0",
+    b"1 3 9999999999999999999 1 1 0\nc{}",
+    b"1 3 1 1 1 0\nc" + b"x" * 70_000,
+)
+"""What nearly is a packed item."""
+
+
 def _queue_keys(queue: str, item: str) -> list[_Key]:
     member = (item.encode(),)
     sets = [f"{name}:{rank}" for name in ("ready", "suspended") for rank in range(5)]
@@ -88,7 +105,9 @@ def _queue_keys(queue: str, item: str) -> list[_Key]:
         for name, kind, names in [
             *((name, "zset", member) for name in (*sets, "delayed", "in-flight", "dead")),
             ("paused", "hash", (b"some", b"7")),
+            ("claims", "hash", member),
             (f"item:{item}", "hash", _ITEM_FIELDS),
+            (f"item:{item}", "string", ()),
             (f"dead-item:{item}", "hash", _ITEM_FIELDS),
             ("sleeping", "string", ()),
             *((f"wake:{rank}", "list", ()) for rank in range(5)),
@@ -201,6 +220,9 @@ def _odd_stream(key: _Key) -> Values:
 
 def _odd_string(key: _Key) -> Values:
     yield "gone", (("DEL", key.name),)
+    if ":item:" in key.name:
+        for number, packed in enumerate(_ODD_PACKED):
+            yield f"packed_{number}", (("SET", key.name, packed),)
 
 
 _ODD: Final[dict[str, Callable[[_Key], Values]]] = {
@@ -250,7 +272,7 @@ def hostile_values(seed: int, count: int, live: Sequence[tuple[str, str]] = ()) 
 
 
 def _live_key(name: str, kind: str) -> _Key:
-    if ":item:" in name or ":dead-item:" in name:
+    if (":item:" in name or ":dead-item:" in name) and kind == "hash":
         return _Key(name, "hash", _ITEM_FIELDS)
     if name.endswith(":paused"):
         return _Key(name, "hash", (b"some",))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.fleet.worker_heartbeats import WorkerBeat, read_beat
-from queues.queue.items import LiveState
+from queues.queue.items import NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, Claim, Lineage, LiveState
 from queues.queue.priorities import PRIORITIES
 from queues.queue.script_replies import claims_of, live_of
 from queues.redis.decoding import (
@@ -44,7 +44,10 @@ FIELDS = b"state rank deadline enqueued attempt payload error causes signature d
 RECORDS = st.lists(
     st.tuples(st.sampled_from(FIELDS) | st.binary(max_size=9), st.binary(max_size=20)), max_size=14
 ).map(lambda pairs: [part for pair in pairs for part in pair])
-ROWS = st.lists(ANYTHING | RECORDS, min_size=2, max_size=5)
+NUMBERS = st.sampled_from([b"0", b"1", b"3", b"5", b"99", b"999", b"1000", b"-1", b"9" * 16, b""])
+PACKED = st.lists(NUMBERS, min_size=5, max_size=6).map(b" ".join)
+PACKED = st.tuples(PACKED, st.binary(max_size=20)).map(lambda parts: b"1 " + b"\n".join(parts))
+ROWS = st.lists(ANYTHING | RECORDS | PACKED, min_size=2, max_size=5)
 
 READERS = {
     "whole": whole(-5, 10**6),
@@ -102,6 +105,38 @@ SOUND = {
     b"causes": b"1",
     b"c:why": b"1\0op\0",
 }
+
+
+def packed(cause: bytes, lineage: bytes, payload: bytes, rank: bytes = b"3") -> bytes:
+    return b"1 %s 5 4 %d %d\n" % (rank, len(cause), len(lineage)) + cause + lineage + payload
+
+
+@given(st.text(min_size=1, max_size=9), st.text(max_size=9), st.binary(max_size=20))
+def test_a_packed_item_is_read_as_it_was_packed(cause, operation_id, payload):
+    operation_id = operation_id.replace("\0", "")
+    lineage = Lineage(operation_id, "")
+    record = packed(cause.encode(), f"\0{operation_id}\0".encode(), payload)
+    assert claims_of("t", PRIORITIES)((b"u-1", record)) == Claim(
+        *("u-1", payload, PRIORITIES[3].name, (cause,), (lineage,), 1, 4, 5, "t", 1)
+    )
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"",
+        packed(b"c", b"", b"")[:-1],
+        packed(b"c", b"", b"", b"5"),
+        packed(b"c" * (NAME_BYTES_MAX + 1), b"", b""),
+        packed(b"c", b"\0\xff\0", b""),
+        packed(b"\xff", b"", b""),
+        packed(b"c", b"", b"x" * (PAYLOAD_BYTES_MAX + 1)),
+        packed(b"c", b"", b"").replace(b"1", b"2", 1),
+    ],
+)
+def test_what_nearly_is_a_packed_item_is_foreign(record):
+    with pytest.raises(Foreign):
+        claims_of("t", PRIORITIES)((b"u-1", record))
 
 
 @given(st.dictionaries(st.binary(min_size=3, max_size=9), st.binary(max_size=20), max_size=4))

@@ -42,6 +42,8 @@ SHARD = "rotulus:{shard:0}:"
 SOUND = "'state','ready','rank',3,'deadline',1,'enqueued',1,'attempt',0,'causes',1"
 HUGE: dict[str, tuple[str, str]] = {
     "payload": (QUEUE, f"redis.call('HSET', P..'item:u-1', {SOUND}, 'payload', V)"),
+    "packed": (QUEUE, "redis.call('SET', P..'item:u-1', '1 3 1 1 1 0\\nc'..V)"),
+    "claims": (QUEUE, "redis.call('HSET', P..'claims', 'u-1', V, V, V)"),
     "one of many fields": (QUEUE, (
         "for i = 1, 60000 do redis.call('HSET', P..'item:u-1', i, '') end "
         f"redis.call('HSET', P..'item:u-1', {SOUND}, 'payload', V)"

@@ -247,7 +247,7 @@ async def test_a_cancelled_item_leaves_nothing_behind(queue, redis, state) -> No
     assert await queue.cancel(["a", "a", "never"]) == ["cancelled", "unknown", "unknown"]
     assert await keys_of(queue) == ["b"]
     left = {key.removeprefix(queue.prefix.encode()) async for key in redis.scan_iter()}
-    assert left <= {b"item:b", b"in-flight", b"stamp", b"clock"}
+    assert left <= {b"item:b", b"in-flight", b"claims", b"stamp", b"clock"}
 
 
 async def test_what_is_live_and_what_is_dead_under_a_key_are_cancelled_together(

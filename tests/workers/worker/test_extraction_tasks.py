@@ -1,7 +1,6 @@
 """Extractions that a worker performs, from the request to the claims, whatever goes wrong."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -271,7 +270,7 @@ async def test_an_item_that_ends_its_workers_abandons_its_run(world: TaskWorld):
     await world.cut_off(world.processor.drain([claim]))
     assert world.states() == ["running"]
     lost = {"ends": WORKER_ENDS_MAX, "lost": "a-claim", "lost_at_ms": world.now_ms()}
-    await world.processor.drain([replace(claim, **lost)])
+    await world.processor.drain([claim._replace(**lost)])
     assert world.states() == ["running", "abandoned"]
     status = world.status(request)
     assert (status.state, status.reason) == ("dead_letter", "worker_ended_three_times")
