@@ -93,14 +93,13 @@ local function look(key, item, cause)
       seen = { record.state, true, false, record.rank, record.deadline, record.causes }
     else
       unpack_item(key)
-      seen = fields() or { foreign = true }
+      seen = fields() or {}
     end
   end
-  if not seen.foreign and not (seen[1] or seen[2] or seen[3] or seen[4]) then return nil end
   local rank, deadline, causes = number(seen[4]), number(seen[5]), number(seen[6])
   local is_sound = STATES[seen[1] or ''] and deadline and causes and rank
   if not is_sound or rank < 0 or rank > last_rank or deadline > now + TIME_MS_MAX then
-    drop('item', item)
+    if redis.call('EXISTS', item) == 1 then drop('item', item) end
     return nil
   end
   return {
