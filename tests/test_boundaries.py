@@ -69,7 +69,6 @@ ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
         frozenset({"time.sleep"}),
     ),
     "workers/telemetry/http_metrics.py": (MEASURING, frozenset({"time.perf_counter"})),
-    "workers/telemetry/traced_queue.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
 }
 """Other files that take from the machine: why, and what. Nothing on the record comes of it."""
 

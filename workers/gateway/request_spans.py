@@ -7,7 +7,7 @@ then, with the times that they had (decision workers/0050).
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio.to_thread
@@ -22,6 +22,7 @@ from kernel.ledger.ledger import Document
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.simulate.operation import SimulationResult
 from kernel.work.requests import WorkReceipt
+from queues.queue.items import Enqueued, NewItem
 from queues.queue.work_queue import WorkQueue
 from queues.redis.connection import RedisClient
 from workers.api.application import Application
@@ -29,9 +30,10 @@ from workers.api.services import Report, Traceparents, Write
 from workers.telemetry.http_metrics import METHODS, NO_ROUTE
 from workers.telemetry.span_exporter import Attributes, Spans
 from workers.telemetry.trace_context import TraceContext, read_traceparent
-from workers.telemetry.traced_queue import TracedQueue
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_ENTERED = frozenset({"new", "merged", "successor"})
+"""States of items that this sending added; one that was sent before has its span already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +274,44 @@ def _spans_of_reports(
 
 def _code(error: object) -> str:
     return str(getattr(error, "code", "internal"))
+
+
+class TracedQueue(WorkQueue):
+    """Adds each item under the span of its sending."""
+
+    def __init__(self, redis: RedisClient, name: str, spans: Spans) -> None:
+        super().__init__(redis, name)
+        self._spans = spans
+
+    async def enqueue_many(self, items: Sequence[NewItem], mark: str = "") -> list[Enqueued]:
+        """Add requests as a queue does, each under the span of its sending."""
+        began_ns = time.time_ns()
+        places = [self._spans.root(item.operation_id or item.key) for item in items]
+        contexts = [
+            None if root is None else root.child("relay", item.cause_id)
+            for root, item in zip(places, items, strict=True)
+        ]
+        states = await super().enqueue_many(
+            [
+                item if place is None else replace(item, traceparent=place.traceparent)
+                for item, place in zip(items, contexts, strict=True)
+            ],
+            mark,
+        )
+        times_ns = began_ns, time.time_ns()
+        for root, place, item, entered in zip(places, contexts, items, states, strict=True):
+            if place is not None and entered.state in _ENTERED:
+                attributes: Attributes = {
+                    "messaging.destination.name": self.name,
+                    "messaging.message.id": item.key,
+                    "rotulus.priority": item.priority,
+                    "rotulus.enqueued": entered.state,
+                    "messaging.message.body.size": len(item.payload),
+                }
+                self._spans.tell(
+                    "relay", place, root, times_ns=times_ns, kind="producer", attributes=attributes
+                )
+        return states
 
 
 def _causes_of(answer: Any) -> Iterator[_Cause]:

@@ -70,6 +70,11 @@ def write_of_record(document: Document, table: Table, record_key: str) -> Write 
     return next((write for write in writes if (write.table, write.record_key) == place), None)
 
 
+def is_compared(kind: str) -> bool:
+    """Tell whether what an effect of a kind writes is compared with anything."""
+    return None not in _store_of(kind)
+
+
 def may_conflict(
     view: LedgerView, envelope: Envelope, seen_operation_ids: AbstractSet[str]
 ) -> bool:

@@ -16,6 +16,7 @@ from kernel.algebra.verbs import EPOCH_CLOSE, EPOCH_OPEN, OPERATION_KINDS, SEMAN
 from kernel.model.envelope import ACTORS, MAX_EFFECTS, REVERSIBILITIES, KernelEffect
 from kernel.model.receipt import MANIFEST_RECEIPT, RECEIPT_KINDS
 from kernel.model.simulation import SIMULATE
+from kernel.records.conflicts.writes import is_compared
 from kernel.records.overlays.access import OVERRIDE
 from kernel.records.overlays.overlay import EMBEDDED, FIELDS
 from kernel.records.overlays.resolution import SHARE_LINK_SESSION
@@ -375,7 +376,12 @@ CANNOT_REFUSE: Mapping[Check, Callable[[Shape], bool]] = MappingProxyType(
         check_reversibility: _is_classified,
         check_inverse: lambda shape: not any(effect.undoes for effect in shape.effects),
         check_conflicts: lambda shape: (
-            not shape.adjudicates and (shape.supersedes or shape.verb in COMPUTED)
+            not shape.adjudicates
+            and (
+                shape.supersedes
+                or shape.verb in COMPUTED
+                or not any(is_compared(effect.kind) for effect in shape.effects)
+            )
         ),
     }
 )
