@@ -103,7 +103,7 @@ mutants: $(STAMP) ## Change the rules one by one, and see which change no test n
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
 nightly: $(STAMP) ## What takes longer: the tests with examples of this night, every fault on each shape of Redis, an hour of fuzz
-	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(PARALLEL) tests/properties tests/kernel tests/workers/api $(ARGS)
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(PARALLEL) tests/properties tests/kernel tests/workers/api tests/workers/dashboard $(ARGS)
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(PARALLEL) -m "nightly or timed"
 	@for shape in single sentinels cluster; do $(BIN)/python -m tests.chaos.run --shape $$shape || exit 1; done
 	@$(BIN)/python -m tests.fuzz.run --minutes 60

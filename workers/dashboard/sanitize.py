@@ -7,12 +7,15 @@ Rules:
    read as what it is not, become U+FFFD; joiners of scripts and emoji stay. Markup is left alone:
    the template and the page's script treat text as text.
 3. Parts of addresses stay as they are, because nobody sees them but encoded.
-4. There is no way round: all readers take the snapshot that comes out of here.
+4. There is no way round: all readers take the snapshot that comes out of here, and a template shows
+   no text but through `visible`.
 """
 
 import re
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, cast
+
+from kernel.values.misleading import REPLACEMENT, visible
 
 T = TypeVar("T")
 
@@ -46,12 +49,7 @@ LIST_LIMITS = {
     "effect_kinds": 8,
 }
 
-_CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]
-_INVISIBLE = [0x180E, 0x200B, *range(0x2060, 0x2065), 0xFEFF]
-_BIDI = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_LINE_ENDS = [0x2028, 0x2029]
-_SURROGATES = range(0xD800, 0xE000)
-_HARMLESS = dict.fromkeys([*_CONTROLS, *_INVISIBLE, *_BIDI, *_LINE_ENDS, *_SURROGATES], "\ufffd")
+_OF_LINES = str.maketrans("\t\n", REPLACEMENT * 2)
 
 
 def tidy(value: T, name: str = "") -> T:
@@ -82,7 +80,7 @@ def _tidy(value: Any, name: str) -> Any:
 def bound_text(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
     """Return a text with at most so many characters, none of which misleads a reader."""
     clipped = text if len(text) <= chars_max else text[: chars_max - 1] + "…"
-    return clipped.translate(_HARMLESS)
+    return visible(clipped).translate(_OF_LINES)
 
 
 def breakable_pieces(text: str) -> list[str]:

@@ -6,14 +6,14 @@ is `test_every_page_in_chromium.py`.
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 
 import httpx
 import pytest
 from starlette.routing import compile_path
 
+from kernel.values.misleading import MISLEADING
 from tests.workers.dashboard.example_pages import EXAMPLES, OVERVIEW, examples, examples_of_peace
 from tests.workers.dashboard.page_elements import Form, PageElements, elements_of
 from tests.workers.dashboard.served_gateways import ServedGateway, client_of
@@ -21,12 +21,10 @@ from workers.dashboard.headers import PAGE
 from workers.dashboard.pages import ROUTES
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-LINKS_ALIKE_MAX = 4
-"""How many links of a page to one route are followed by day."""
 
 FIRST_LOAD_BYTES_MAX = 100_000
 FIRST_LOAD_REQUESTS_MAX = 8
-MISLEADING = re.compile("<script>alert|<img src=x|[\u0007\u202e\u200b]")
+MARKUP = re.compile(f"<script>alert|<img src=x|{MISLEADING.pattern}")
 IMPORTED = re.compile(r"""\bfrom\s*["'](\./[^"']+)["']|\bimport\s*["'](\./[^"']+)["']""")
 
 
@@ -84,7 +82,7 @@ def test_each_page_is_answered_under_the_exact_policy_and_shows_hostile_text_as_
             problems.append(f"{example.path}: {answer.status_code}, not {example.status}")
         if not example.is_page:
             continue
-        if misleading := MISLEADING.search(answer.text):
+        if misleading := MARKUP.search(answer.text):
             problems.append(f"{example.path}: {around(answer.text, misleading)}")
         for name, value in PAGE.items():
             if answer.headers.get(name) != value:
@@ -94,11 +92,16 @@ def test_each_page_is_answered_under_the_exact_policy_and_shows_hostile_text_as_
     assert not problems, "\n".join(problems)
 
 
-def route_of(target: str) -> str:
-    """Return the route that answers a path, empty for what is no page of things."""
-    path = urlsplit(target).path
+def shape_of(target: str, fragment: str) -> str:
+    """Return what links have in common of which one is followed by day on each page."""
+    path, query = urlsplit(target).path, urlsplit(target).query
     matching = (route.path for route in ROUTES if compile_path(route.path)[0].match(path))
-    return next(matching, "")
+    route = next(matching, path)
+    return f"{route}?{'&'.join(sorted(parse_qs(query)))}#{re.sub('[0-9]+', '0', fragment)}"
+
+
+def is_page(answer: httpx.Response) -> bool:
+    return answer.headers.get("content-type", "").startswith("text/html")
 
 
 def around(text: str, match: re.Match[str]) -> str:
@@ -118,7 +121,7 @@ def test_each_link_leads_somewhere(troubled, in_trouble, in_peace):
 def broken_links(pages: Pages, paths: list[str], statuses: dict[str, int]) -> list[str]:
     problems, followed = [], set[tuple[str, str]]()
     for path in paths:
-        elements, alike = pages.elements(path), Counter[str]()
+        elements, shapes = pages.elements(path), set[str]()
         if twice := {each for each in elements.ids if elements.ids.count(each) > 1}:
             problems.append(f"{path}: ids that stand twice: {sorted(twice)}")
         for href in elements.links:
@@ -128,14 +131,17 @@ def broken_links(pages: Pages, paths: list[str], statuses: dict[str, int]) -> li
                 continue
             if (target, fragment) in followed or (target == path and not fragment):
                 continue
-            alike[route_of(target)] += 1
-            if alike[route_of(target)] > LINKS_ALIKE_MAX and not NIGHTLY:
+            shape = shape_of(target, fragment)
+            if shape in shapes and not NIGHTLY:
                 continue
+            shapes.add(shape)
             followed.add((target, fragment))
             answer = pages.get(target)
             known = statuses.get(target, statuses.get(urlsplit(target).path))
             if target != path and answer.status_code not in (200, 303, known):
                 problems.append(f"{path}: {href} is answered {answer.status_code}")
+            elif misleading := MARKUP.search(answer.text if is_page(answer) else ""):
+                problems.append(f"{target}: {around(answer.text, misleading)}")
             elif fragment and unquote(fragment) not in pages.elements(target).ids:
                 problems.append(f"{path}: {href} has no such part")
     return problems

@@ -38,7 +38,9 @@ from tests.workers.api.door import SESSION, Door, claim, eventually, source, und
 from tests.workers.dashboard.served_gateways import ServedGateway
 from workers.client.source_bindings import SourceBindings
 
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\u200b&amp;{{7*7}}\u0007"
+HOSTILE = (
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\u200b\ufeff&amp;{{7*7}}\u0007"
+)
 """What a reader must see as text: markup, quotes, a turn of direction, nothing wide, a bell."""
 
 LONG = "W" * 10_000

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from actors.error_codes import status_of
+from kernel.values.misleading import LAST_CONTROL, MISLEADING, visible
 from kernel.work.request_search import StateAsked
 from workers import dashboard
 from workers.dashboard.assets import Assets
@@ -171,6 +172,17 @@ def since_epoch(seconds: int) -> Markup:
     return moment(datetime.fromtimestamp(seconds, UTC).isoformat())
 
 
+def exactly(text: str) -> Markup:
+    """Return a text as a form sends it back; what misleads a reader stands there by its number.
+
+    A control character has no number in HTML, and stays.
+    """
+    number = Markup("&#{0};").format
+    is_numbered = [MISLEADING.match(each) and each > LAST_CONTROL for each in text]
+    pairs = zip(text, is_numbered, strict=True)
+    return Markup("").join(number(ord(each)) if numbered else each for each, numbered in pairs)
+
+
 def exact(text: str) -> Markup:
     """Return a time of the record to the second as an element."""
     return Markup('<time datetime="{0}">{1} {2}</time>').format(text, text[:10], text[11:19])
@@ -205,6 +217,11 @@ def copyable(text: str) -> Markup:
     return Markup('<span class="id"{0}><code>{1}</code></span>').format(attribute, cut)
 
 
+def _visible(value: object) -> object:
+    """Return what an expression of a template shows, without characters that mislead."""
+    return visible(value) if type(value) is str else value
+
+
 @cache
 def templates() -> Environment:
     """Return the templates of the dashboard; each escapes what it shows."""
@@ -215,8 +232,10 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_visible,
     )
     environment.filters.update(in_url=in_url, moment=moment, copyable=copyable, exact=exact)
+    environment.filters["exactly"] = exactly
     environment.filters.update(shown=breakable_text, bounded=bound_text, lines=bound_lines)
     environment.filters["since_epoch"] = since_epoch
     environment.filters["breakable"] = lambda text: breakable_text(text, LINES_CHARS_MAX)

@@ -293,7 +293,7 @@ function valueAt(proved, path) {
   return path.split(".").reduce((inner, name) => inner?.[name], proved);
 }
 
-const MISLEADING = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/u;
+const MISLEADING = /[\p{Cc}\p{Cs}\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff]/u;
 
 /** Tells whether a page shows a value: it cuts long texts, and shows no characters that mislead. */
 function shows(text, value) {

@@ -6,6 +6,8 @@ const SLOT = /(<code id="fingerprint">)[0-9a-f]*/;
 const WRAPPED =
   /^<UNTRUSTED_CONTENT source="[^"<>]*" kind="[^"<>]*">\n([\s\S]*)\n<\/UNTRUSTED_CONTENT>$/;
 const ESCAPES = { amp: "&", lt: "<", gt: ">", quot: '"', "#x27": "'" };
+const MISLEADING =
+  /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff]/g;
 const asParsed = `<!doctype html>${document.documentElement.outerHTML}`;
 
 const encodedText = (value) => new TextEncoder().encode(value);
@@ -23,10 +25,15 @@ async function isKnownHere(vkey) {
   return imported.then(() => true, () => false);
 }
 
+/** Returns a text as the page shows it: what misleads a reader has a replacement in its place. */
+function shownText(text) {
+  return text.replace(MISLEADING, "\ufffd");
+}
+
 /** Returns what stands at a path in what was proved, as the page writes it. */
 function valueAt(proved, path) {
   const value = path.split(".").reduce((inner, name) => inner?.[name], proved);
-  return Array.isArray(value) ? value.join(" ") : String(value);
+  return shownText(Array.isArray(value) ? value.join(" ") : String(value));
 }
 
 /** Returns the text that a field holds: content from outside is wrapped and escaped. */
@@ -40,7 +47,7 @@ function textOf(stated) {
 function hasWords(value, offset, length, words) {
   if (typeof value === "string") {
     const stretch = Array.from(textOf(value)).slice(offset, offset + length).join("");
-    return stretch.replace(/[\0\r]/g, "\ufffd") === words;
+    return shownText(stretch) === words;
   }
   if (value === null || typeof value !== "object") return false;
   return Object.values(value).some((inner) => hasWords(inner, offset, length, words));

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from kernel.values.misleading import visible
+
 VOID: Final = frozenset({"meta", "br", "input"})
 """Elements that have no end."""
 
@@ -58,8 +60,3 @@ def _pieces(element: Element) -> Iterator[str]:
 
 def _escape(text: str, escapes: dict[str, str]) -> str:
     return "".join(escapes.get(character, character) for character in visible(text))
-
-
-def visible(text: str) -> str:
-    """Return a text with a replacement character for what a parser of HTML would change."""
-    return "".join("\ufffd" if character in "\0\r" else character for character in text)

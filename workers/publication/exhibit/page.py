@@ -16,8 +16,9 @@ import orjson
 
 from kernel import proof
 from kernel.audit.provenance import Named, Step, Words
+from kernel.values.misleading import MISLEADING, visible
 from workers.publication.exhibit.exhibit import EXHIBIT_BYTES_MAX, Exhibit, ExhibitRefused
-from workers.publication.exhibit.markup import Element, Raw, e, markup, visible
+from workers.publication.exhibit.markup import Element, Raw, e, markup
 
 FORMAT: Final = "rotulus-exhibit/v1"
 _FOLDER: Final = Path(__file__).parent
@@ -339,8 +340,9 @@ def _data(exhibit: Exhibit) -> str:
             for named, proof in exhibit.proofs.items()
         ],
     }
-    # No text in a script may look like the end of it.
-    return orjson.dumps(document).decode().replace("<", "\\u003c")
+    # No text in a script may look like the end of it, or mislead who reads the file.
+    text = orjson.dumps(document).decode().replace("<", "\\u003c")
+    return MISLEADING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _read(name: str) -> str:

@@ -10,8 +10,9 @@ import orjson
 
 from kernel.proof.proof_file import ProofFileInvalid, verify_proof_file
 from kernel.proof.verification import ProofInvalid
+from kernel.values.misleading import visible
 from kernel.values.untrusted import text_of
-from workers.publication.exhibit.markup import VOID, visible
+from workers.publication.exhibit.markup import VOID
 from workers.publication.exhibit.page import FORMAT, fingerprint
 
 _SHOWN = re.compile(r'<code id="fingerprint">([0-9a-f]*)</code>')

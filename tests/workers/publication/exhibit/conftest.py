@@ -13,9 +13,10 @@ from workers.publication.exhibit.page import page
 
 TEXT = (
     'The motion & its "grounds" are\u00a0DENIED.'
-    "</script><script>alert(1)</script> <b>\U0001f4dc</b>"
+    "</script><script>alert(1)</script> <b>\U0001f4dc</b>\u202e\u200b\ufeff"
 )
-STRUCK = '<img src=x onerror="alert(2)">'
+STRUCK = '<img src=x onerror="alert(2)">\u202e\u200b'
+SOURCE = "s-1\u202e"
 KEY = log_key()
 VKEY = KEY.verifier.vkey
 
@@ -36,15 +37,15 @@ def exhibit_of(door: Door, name: str, hypothesis: str | None = None, **options) 
 async def decide(door: Door) -> None:
     """Strike a hypothesis because of a word of a source."""
     await door.declare(SESSION, STRUCK, "lost", "open")
-    await door.operate(source("s-1", TEXT), understanding("u-1", "s-1"))
+    await door.operate(source(SOURCE, TEXT), understanding("u-1", SOURCE))
     start = TEXT.index("DENIED")
     justification: dict[str, object] = {
         "rule": "denied <i>",
         "reason": "It was denied & ended.",
         "words": "DENIED",
     }
-    justification |= {"source_node_id": "s-1", "offset": start, "length": 6}
-    body = {"eliminated": [STRUCK], "observation_id": "o-1", "source_id": "s-1"}
+    justification |= {"source_node_id": SOURCE, "offset": start, "length": 6}
+    body = {"eliminated": [STRUCK], "observation_id": "o-1", "source_id": SOURCE}
     struck = await door.post("eliminate", body | {"justification": justification})
     assert struck.status_code == 200, struck.text
 

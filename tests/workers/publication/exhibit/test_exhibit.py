@@ -9,11 +9,13 @@ import pytest
 from kernel.ledger.ledger import Ledger
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import KnownLog, WitnessPolicy
+from kernel.values.misleading import MISLEADING
 from tests.kernel.build import FakeHost
 from tests.signed_log import log_key
 from tests.workers.api.door import SESSION, Door, running_door
 from tests.workers.publication.exhibit.conftest import (
     KEY,
+    SOURCE,
     STRUCK,
     VKEY,
     decide,
@@ -38,6 +40,7 @@ def test_what_is_exhibited_verifies_with_its_words_at_their_place(exhibits):
     assert "alert(1)" in text
     assert "<script>alert" not in text
     assert "<img" not in text
+    assert not MISLEADING.search(text)
     assert 'data-path="event.payload.justification.rule">denied &lt;i&gt;<' in text
 
 
@@ -105,9 +108,9 @@ def test_what_is_withheld_is_nowhere_in_the_page_and_its_commitment_is(exhibits)
 @pytest.mark.anyio
 async def test_each_kind_of_thing_that_can_be_explained_can_be_exhibited(door: Door):
     await decide(door)
-    for name in ("s-1", "u-1"):
+    for name in (SOURCE, "u-1"):
         assert verify_exhibit_of(door, name)
-    operation = exhibit_of(door, "s-1").steps("operation")[0].named.record_id
+    operation = exhibit_of(door, SOURCE).steps("operation")[0].named.record_id
     assert verify_exhibit_of(door, operation)
     with pytest.raises(ExhibitRefused) as refused:
         exhibit_of(door, "nobody")
