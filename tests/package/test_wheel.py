@@ -70,6 +70,31 @@ if __name__ == "__main__":
 """
 """Verifies with two processes that begin anew and import this module as their parent's."""
 
+SHOP = """
+async def ship(order: str) -> None:
+    raise ValueError(f"no order {order}")
+"""
+
+FAILED = """
+import anyio
+import shop
+
+from rotulus.workers.environment.foreign_calls import await_foreign
+from rotulus.workers.worker.attempts import ErrorTexts
+
+
+async def main() -> None:
+    try:
+        await await_foreign("a handler", shop.ship, "7")
+    except ValueError as error:
+        as_a_worker_catches_it = error.with_traceback(error.__traceback__.tb_next)
+        said = await ErrorTexts().of(as_a_worker_catches_it, "code")
+        print(said.signature, said.traceback.count("File "), sep="; ")
+
+
+anyio.run(main)
+"""
+
 CALLER = """
 from rotulus import App, JobContext
 from rotulus.plugins import Particulars
@@ -248,6 +273,13 @@ def test_a_job_of_the_project_runs_beside_packages_of_our_names(installation: In
     (installation.project / "verify.py").write_text(VERIFY)
     ledger = installation.project.with_name("of-jobs") / "ledger.db"
     assert installation.run("python", "verify.py", str(ledger)) == "()\n"
+
+
+@pytest.mark.slow
+def test_an_error_of_an_installed_plug_in_is_told_from_ours(installation: Installation):
+    (installation.site / "shop.py").write_text(SHOP)
+    said = installation.run("python", "-c", FAILED)
+    assert said == "ValueError in shop.ship: no order #; 1\n"
 
 
 @pytest.mark.slow

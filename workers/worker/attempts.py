@@ -24,7 +24,8 @@ from kernel.work.signatures import signature_of
 from queues import errors as of_queues
 from queues.queue.claim_tokens import CHANCE_BITS, UNKNOWN_WORKER, claimed_us, token_of, worker_of
 from queues.queue.items import Claim
-from workers.client import errors as of_workers
+from workers.client import errors as of_client
+from workers.environment import foreign_threads as of_workers
 from workers.environment.foreign_threads import call_within
 
 Redact = Callable[[str], str]
@@ -37,9 +38,12 @@ _OURS: Final = tuple(
         (of_actors, 0),
         (of_kernel, 1),
         (of_queues, 0),
+        (of_client, 0),
         (of_workers, 1),
     )
 )
+"""The folders of our packages; where it is installed, that of the client is none of the others."""
+
 _PATHS: Final = sysconfig.get_paths()
 _INSTALLED: Final = (
     *(f"{_PATHS[name]}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
