@@ -35,8 +35,9 @@ class Retry:
     elapsed_s_max: float | None = None
     """No attempt begins later than this after the first one began; waiting before that is free."""
 
-    on: tuple[type[BaseException], ...] = (Exception,)
-    """Errors that are worth another attempt; a time limit that passed is a `TimeoutError`."""
+    on: tuple[type[BaseException], ...] = (BaseException,)
+    """Errors that are worth another attempt: by default all, a cancellation of its own and
+    `sys.exit` among them. A time limit that passed is a `TimeoutError`."""
 
     never: tuple[type[BaseException], ...] = ()
     """Errors that are not, although they are of a class in `on`."""

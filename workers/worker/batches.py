@@ -39,6 +39,7 @@ from kernel.work.retry_policy import (
     DEFAULT_POLICY,
     ENDED_ITS_WORKERS,
     PAUSE_MS_MAX,
+    SNOOZES_EXHAUSTED,
     RetryPolicy,
     pause_ms,
 )
@@ -308,7 +309,8 @@ class BatchProcessor:
                 pause = claim, int(outcome["pause_ms"])
                 waiting.setdefault((result.code, result.verdict == "failed"), []).append(pause)
             elif state == "completed":
-                await self._bury(claim, result.code)
+                is_snooze = result.verdict == "snoozed"
+                await self._bury(claim, SNOOZES_EXHAUSTED if is_snooze else result.code)
             elif state in ("closed", "unknown"):
                 closed.append(claim)
             else:

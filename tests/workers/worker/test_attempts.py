@@ -1,5 +1,6 @@
 """Jobs that fail, snooze and lose workers: what is on the ledger holds whatever Redis lost."""
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,31 @@ async def test_which_errors_are_worth_another_attempt_is_decided_by_the_job(worl
         assert world.status(request_id).state == state, name
         assert len(world.failures(request_id).attempts) == 1
     assert Retry(on=(TimeoutError,)).retries(ForeignCodeHangs(1.0, "here"))
+
+
+async def test_a_job_that_asks_for_too_many_pauses_is_given_up_and_the_log_says_why(
+    world: Failing, monkeypatch: pytest.MonkeyPatch
+):
+    fewer = QUICK_RETRIES.model_copy(update={"snoozes": 1})
+    monkeypatch.setattr("tests.world.QUICK_RETRIES", fewer)
+    world.begin()
+    world.raises = RetryAfter(1)
+    [request_id] = await world.ask_for("p")
+    with capture_logs() as logs:
+        for _ in range(2):
+            await world.deliver()
+            world.pass_s(1)
+    status = world.status(request_id)
+    assert (status.state, status.reason) == ("dead_letter", "snoozes_exhausted")
+    [said] = [log["error_signature"] for log in logs if log["event"] == "item_dead_lettered"]
+    assert said == status.reason
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError(), CancelledError(), SystemExit(3), ForeignCodeHangs(1.0, "here")]
+)
+def test_a_policy_that_names_no_errors_tries_again_after_each(error: BaseException):
+    assert Retry(attempts=3).retries(error)
 
 
 async def test_who_claims_next_reports_the_worker_that_vanished(world: Failing):
