@@ -143,6 +143,7 @@ class _Session:
         said: dict[str, Callable[[], tuple[str, str]]] = {
             "started": lambda: (self._serving_line(reload), _GREEN),
             "reloaded": lambda: (self._serving_line(reload), _GREEN),
+            "restarted": lambda: (self._serving_line(reload), _GREEN),
             "not_loaded": lambda: ("does not load, and waits for a change", _RED),
             "not_python": lambda: (
                 f"{reload.problem}; the jobs of before go on until it is mended",
@@ -152,7 +153,7 @@ class _Session:
         }
         text, colour = said[reload.happened]()
         self._lines.say(self._lines.stamp(name, text, colour))
-        if reload.happened in {"started", "reloaded"} and not self._is_greeted:
+        if reload.pid and reload.happened != "ended" and not self._is_greeted:
             self._is_greeted = True
             self._lines.say(
                 "",
@@ -163,5 +164,5 @@ class _Session:
             )
 
     def _serving_line(self, reload: Reload) -> str:
-        begun = "serves" if reload.happened == "started" else "changed, serves"
-        return f"{begun} {', '.join(self._jobs) or 'no jobs'} after {reload.took_s:.1f} s"
+        begun = {"reloaded": "changed, ", "restarted": "once more, "}.get(reload.happened, "")
+        return f"{begun}serves {', '.join(self._jobs) or 'no jobs'} after {reload.took_s:.1f} s"

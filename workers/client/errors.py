@@ -25,6 +25,11 @@ class GatewayError(Exception):
         self.jobs: tuple[Any, ...] = ()
         """The jobs of a bulk that are on the record all the same, as the client returns them."""
 
+    def __str__(self) -> str:
+        """Return the message, with the field that is to blame where it leaves that out."""
+        is_said = self.field in {"", "body"} or self.field in self.message
+        return self.message if is_said else f"{self.field}: {self.message}"
+
     @property
     def field(self) -> str:
         """Return the field that is to blame, the first of several, "" where there is none."""

@@ -24,6 +24,9 @@ if sys.platform != "win32":
 
 DEFAULT_URL: Final = "http://127.0.0.1:8440"
 DEFAULT_FOLDER: Final = "rotulus-data"
+REMEDY: Final = (
+    "`rotulus dev FILE` or `rotulus up` starts one here, ROTULUS_GATEWAY_URL names another"
+)
 _FACTS_BYTES_MAX: Final = 1 << 20
 
 
@@ -65,9 +68,7 @@ def gateway_address(
     if first:
         return GatewayAddress((first, *further))
     url = tree_url(Path(environment.get("ROTULUS_DATA_DIR") or DEFAULT_FOLDER)) or DEFAULT_URL
-    return GatewayAddress(
-        (url, *further), "`rotulus up` starts one here, ROTULUS_GATEWAY_URL names another"
-    )
+    return GatewayAddress((url, *further), REMEDY)
 
 
 def tree_url(folder: Path) -> str | None:

@@ -88,7 +88,10 @@ class JobFailed(Exception):
     """The job was given up or cancelled."""
 
     def __init__(self, outcome: JobOutcome[Any], failures: JobFailures) -> None:
-        super().__init__(f"{outcome.request_id} is {outcome.state}: {outcome.reason}")
+        last = failures.attempts[-1:] if outcome.state == "dead_letter" else ()
+        why = (outcome.reason, *(attempt.message for attempt in last))
+        said = ": ".join(dict.fromkeys(filter(None, why)))
+        super().__init__(f"{outcome.request_id} is {outcome.state}: {said}")
         self.outcome = outcome
         self.failures = failures
 

@@ -6,6 +6,7 @@ for them (decision workers/0465).
 """
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -53,8 +54,9 @@ P = ParamSpec("P")
 C = TypeVar("C")
 R = TypeVar("R")
 
-REGISTERED_WITHIN_S: Final = 10.0
-"""How long a worker that begins may take to register a queue that somebody asks for already."""
+REGISTERED_WITHIN_S: Final = 30.0
+"""How long a worker that begins may take to register a queue that somebody asks for already: its
+gateway answers before, and it imports the user's file."""
 
 LOOK_S: Final = 0.2
 
@@ -72,6 +74,8 @@ AskElsewhere = Callable[[QueuePlugin, Sequence[JobRequest[Any]]], Awaitable[list
 """Takes what a job is asked for, in place of a gateway."""
 
 _ELSEWHERE: Final[list[AskElsewhere]] = []
+
+_log = logging.getLogger(__name__)
 
 _CLIENT = anyio.lowlevel.RunVar[Rotulus]("client of the jobs")
 
@@ -194,6 +198,7 @@ class AppJob(Generic[P, C, R]):
             client = Rotulus()
             _CLIENT.set(client)
         until_s = anyio.current_time() + REGISTERED_WITHIN_S
+        has_warned = False
         while True:
             try:
                 return await client.enqueue_many(requests)
@@ -201,6 +206,14 @@ class AppJob(Generic[P, C, R]):
                 is_early = error.code == "work_queue_unknown" and not error.jobs
                 if not is_early or anyio.current_time() >= until_s:
                     raise
+                if not has_warned:
+                    has_warned = True
+                    _log.warning(
+                        "no worker serves %s yet, waiting for one for %g s; `rotulus dev FILE` or"
+                        " `rotulus up --app MODULE:NAME` serves a file of jobs",
+                        self.plugin.name,
+                        REGISTERED_WITHIN_S,
+                    )
             await anyio.sleep(LOOK_S)
 
 

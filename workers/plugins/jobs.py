@@ -3,14 +3,16 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol
 
 import anyio
+from typing_extensions import TypeVar
 
 from kernel.ledger.ledger import LedgerView
 from kernel.work.retry_policy import PAUSE_MS_MAX
 
-ContentT = TypeVar("ContentT")
+ContentT = TypeVar("ContentT", default=Any)
+"""What is asked for; of a job of an `App` its function has it as arguments."""
 
 Submit = Callable[[str, Sequence[Mapping[str, Any]]], Awaitable[list[dict[str, Any]]]]
 

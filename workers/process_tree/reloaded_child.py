@@ -34,7 +34,7 @@ AGAIN_S: Final = 1.0
 GRACE_S: Final = 1.5
 READY_POLL_S: Final = 0.03
 
-Happened = Literal["started", "reloaded", "not_loaded", "not_python", "ended"]
+Happened = Literal["started", "reloaded", "restarted", "not_loaded", "not_python", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ReloadedChild:
             files: Sequence[Path] = ()
             while True:
                 files = await self._run_once(happened, files)
-                happened = "reloaded"
+                happened = "reloaded" if files else "restarted"
         finally:
             with anyio.CancelScope(shield=True):
                 async with anyio.create_task_group() as tasks:

@@ -93,7 +93,10 @@ CARRIED_OUT: Final = dict[str, str]()
 HOST: Final = FakeHost().host
 """Whoever writes here has it, so that no two of them make the same name."""
 
-ELSEWHERE: Final = dict.fromkeys(("dev {}.py", "dev {name}.py"), "tests/system/test_dev.py")
+ELSEWHERE: Final = {
+    **dict.fromkeys(("dev FILE", "dev {}.py", "dev {name}.py"), "tests/system/test_dev.py"),
+    "up --app MODULE:NAME": "tests/system/test_own_jobs.py",
+}
 """The commands that the tests of another file carry out, and that file."""
 
 _done: Final = set[str]()

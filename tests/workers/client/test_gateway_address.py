@@ -116,7 +116,9 @@ async def test_nobody_there_is_said_at_once_and_in_the_error(tmp_path, monkeypat
     transport = httpx.MockTransport(refuse)
     async with Rotulus(transport=transport, give_up_after_s=0.05) as rotulus:
         for _ in range(2):
-            with pytest.raises(GatewayError, match="`rotulus up` starts one here") as away:
+            with pytest.raises(
+                GatewayError, match="`rotulus dev FILE` or `rotulus up` starts one here"
+            ) as away:
                 await rotulus.records.queues()
             assert away.value.code == "gateway_unreachable"
     warnings = [each for each in caplog.records if each.levelno == logging.WARNING]

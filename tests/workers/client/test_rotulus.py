@@ -88,6 +88,7 @@ async def test_what_was_refused_is_not_sent_again_and_says_which_and_why():
             await rotulus.enqueue_many([WORK] * 300)
     error = caught.value
     assert (error.code, error.status, error.field) == ("work_request_conflict", 409, "request_key")
+    assert str(error) == "request_key: why"
     assert error.message == "why"
     assert error.index == 259
     assert len(error.jobs) == 256

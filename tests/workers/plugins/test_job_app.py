@@ -20,11 +20,12 @@ from kernel.values.foreign_code import cause_of, traceback_of
 from kernel.work import queue_kinds
 from kernel.work.queue_kinds import QUEUE_KINDS
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard
+from tests.workers.client.scripted_gateway import ScriptedGateway, refusal, taken
 from workers.environment.entry_points import PluginError
 from workers.environment.foreign_calls import await_foreign
 from workers.environment.foreign_threads import ForeignCodeHangs
 from workers.environment.settings import SettingsError, load_settings
-from workers.plugins import App, AppJob, JobContext, JobRefused, RetryAfter
+from workers.plugins import App, AppJob, JobContext, JobRefused, RetryAfter, job_app
 from workers.plugins.installed import queue_plugins
 from workers.plugins.process_errors import ErrorOfProcess
 
@@ -291,3 +292,27 @@ def test_a_place_is_a_module_and_a_name(monkeypatch, place):
     monkeypatch.setenv("ROTULUS_APP", place)
     with pytest.raises(SettingsError, match="ROTULUS_APP"):
         load_settings()
+
+
+async def test_a_job_that_no_worker_serves_yet_is_waited_for_and_that_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(job_app, "LOOK_S", 0.0)
+    early = refusal(404, "work_queue_unknown")
+    gateway = ScriptedGateway(early, early, taken)
+    async with gateway.client() as client:
+        monkeypatch.setattr(job_app, "_CLIENT", RunVarOf(client))
+        job = await add.options(key="k").enqueue(left=1)
+        assert job.request_id == "request:k"
+    [warning] = caplog.records
+    assert warning.getMessage().startswith("no worker serves sums yet, waiting for one for 30 s; ")
+
+
+class RunVarOf:
+    """Has one value."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def get(self, _: None) -> Any:
+        return self._value

@@ -1,7 +1,7 @@
 """What a function returns is written as JSON has it, and read again as what its annotation says."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
@@ -20,7 +20,7 @@ from rotulus import App
 from rotulus.testing import Queues
 from tests.workers.client.scripted_gateway import ScriptedGateway, taken
 from tests.workers.client.test_blocking import blocking_client_of
-from workers.client import JobResultInvalid
+from workers.client import JobAttempt, JobFailed, JobFailures, JobOutcome, JobResultInvalid
 from workers.plugins.job_results import ResultForm
 
 pytestmark = pytest.mark.anyio
@@ -189,6 +189,19 @@ def ended(result: Any) -> Callable[[Any], Any]:
         return httpx.Response(200, json={"outcomes": stated})
 
     return answer
+
+
+def test_a_job_that_was_given_up_says_why_its_last_attempt_failed():
+    attempt = JobAttempt(1, "handler_failed: OSError", "w", "", 3, "OSError", "no disk", "", "s")
+    outcome: JobOutcome[Any] = JobOutcome("r", "dead_letter", reason="handler_failed: OSError")
+    failed = JobFailed(outcome, JobFailures(attempts=(attempt,)))
+    assert str(failed) == "r is dead_letter: handler_failed: OSError: no disk"
+    refused = JobFailed(replace(outcome, reason="no disk"), JobFailures(attempts=(attempt,)))
+    assert str(refused) == "r is dead_letter: no disk"
+    cancelled = JobFailed(
+        replace(outcome, state="cancelled", reason="not needed"), JobFailures(attempts=(attempt,))
+    )
+    assert str(cancelled) == "r is cancelled: not needed"
 
 
 def test_a_client_for_threads_gets_it_too():

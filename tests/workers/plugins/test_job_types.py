@@ -34,7 +34,7 @@ def add(left: int, right: int = 2) -> int:
 
 
 @app.job(context=True)
-async def album(job: JobContext[Any], name: str) -> None:
+async def album(job: JobContext, name: str) -> None:
     await job.progress(50, name)
 
 

@@ -88,7 +88,7 @@ async def test_a_process_that_ends_by_itself_begins_once_more(tmp_path):
         await eventually(lambda: run.happened == ["started"])
         run.file.with_suffix(".ready").unlink()
         os.kill(run.told[0].pid, 9)
-        await eventually(lambda: run.happened == ["started", "ended", "reloaded"])
+        await eventually(lambda: run.happened == ["started", "ended", "restarted"])
         assert "SIGKILL" in run.told[1].problem
 
 
