@@ -43,7 +43,7 @@ from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model.result import EmittedReceiptDocument, RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
-from kernel.replay.record import replay_operation, replay_range
+from kernel.replay.replay_receipts import replay_operation, replay_range
 from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
 from kernel.transaction.checks.check import Submitter
 from kernel.transaction.checks.schema import Parsed, parse

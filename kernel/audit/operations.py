@@ -344,10 +344,7 @@ def _in_sequence(
         descending=descending,
         limit=SEARCH_ROWS,
     )
-    return rows_in_pages(
-        view.tables,
-        query,
-    )
+    return rows_in_pages(view.tables, query)
 
 
 def _candidates_of_stores(

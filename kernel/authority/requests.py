@@ -292,8 +292,5 @@ def _newest_closed_request(
     query = TableQuery(
         schema.outbox, where, order_by="request_sequence", descending=True, limit=_ROWS_AT_ONCE
     )
-    newest_first = rows_in_pages(
-        view.tables,
-        query,
-    )
+    newest_first = rows_in_pages(view.tables, query)
     return next((row for row in newest_first if row["cause_sequence"] <= as_of_sequence), None)

@@ -64,10 +64,7 @@ def sequences_that_wrote(
         descending=descending,
         limit=SEARCH_ROWS,
     )
-    for row in rows_in_pages(
-        view.tables,
-        query,
-    ):
+    for row in rows_in_pages(view.tables, query):
         # An operation may write a record more than once.
         if row["ec_sequence_number"] != newest:
             newest = row["ec_sequence_number"]

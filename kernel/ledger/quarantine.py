@@ -16,8 +16,9 @@ import orjson
 from sqlalchemy import Integer, Table
 
 from kernel.ledger import schema
+from kernel.ledger.receipts_of_kind import receipts_of_kind
 from kernel.ledger.store.keys import column_names
-from kernel.ledger.store.tables import Row, TableQuery, TablesView, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, TablesView
 from kernel.values.errors import KernelError, LedgerCorrupt
 
 VIOLATION = "kernel_event_log_integrity_violation"
@@ -26,7 +27,8 @@ LIFTED = "log_quarantine_lifted"
 ROWS_DIGESTED_MAX = 4096
 """Of a range with more rows it is not remembered how they stood when it was lifted."""
 
-RECEIPTS_AT_ONCE = 500
+IDS_SHOWN_MAX = 500
+"""Of the quarantines that a refusal names."""
 
 
 class SequenceRange(NamedTuple):
@@ -133,7 +135,7 @@ def quarantine_refusal(rows: SequenceRange, standing: Iterable[LogQuarantine]) -
     )
     details = {
         **range_document(rows),
-        "quarantine_ids": names[:RECEIPTS_AT_ONCE],
+        "quarantine_ids": names[:IDS_SHOWN_MAX],
     }
     return RangeQuarantined(message, details)
 
@@ -324,18 +326,7 @@ def _key_of(stated: Mapping[str, str]) -> RecordKey:
 
 def _documents(tables: TablesView, kind: str) -> Iterator[dict[str, Any]]:
     """Yield the receipts of a kind that no operation emitted."""
-    query = TableQuery(
-        schema.receipts,
-        {"receipt_kind": kind},
-        order_by="receipt_sequence",
-        after=0,
-        limit=RECEIPTS_AT_ONCE,
-    )
-    rows = rows_in_pages(
-        tables,
-        query,
-    )
-    for row in rows:
+    for row in receipts_of_kind(tables, kind):
         if row["operation_id"] is None:
             yield _document(row)
 

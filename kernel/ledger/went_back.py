@@ -11,12 +11,11 @@ from typing import Any
 import orjson
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import TableQuery, TablesView, rows_in_pages
+from kernel.ledger.receipts_of_kind import receipts_of_kind
+from kernel.ledger.store.tables import TableQuery, TablesView
 
 WENT_BACK = "ledger_went_back"
 ACCEPTED = "ledger_head_accepted"
-
-RECEIPTS_AT_ONCE = 100
 
 
 def finding_stands(tables: TablesView) -> bool:
@@ -40,15 +39,5 @@ def newest_sequence(tables: TablesView, receipt_kind: str) -> int:
 
 def findings(tables: TablesView, *, after: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the receipts of findings beyond a receipt, in their order."""
-    query = TableQuery(
-        schema.receipts,
-        {"receipt_kind": WENT_BACK},
-        order_by="receipt_sequence",
-        after=after,
-        limit=RECEIPTS_AT_ONCE,
-    )
-    rows = rows_in_pages(
-        tables,
-        query,
-    )
-    return (orjson.loads(row["receipt_bytes"]) for row in rows)
+    receipts = receipts_of_kind(tables, WENT_BACK, after=after)
+    return (orjson.loads(row["receipt_bytes"]) for row in receipts)

@@ -16,6 +16,7 @@ from kernel.algebra.verbs import HOLD_SET as SET_VERB
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.receipts_of_kind import receipts_of_kind
 from kernel.ledger.store.tables import PAGE_ROWS, TableQuery, rows_in_pages
 from kernel.model.receipt import Receipt
 from kernel.records.operator_decisions import Decide, OperatorDecision, hold_target
@@ -179,25 +180,12 @@ def _commits(view: LedgerView, session_id: str, commitment: str) -> bool:
         after=0,
         limit=PAGE_ROWS,
     )
-    thoughts = rows_in_pages(
-        view.tables,
-        query,
-    )
+    thoughts = rows_in_pages(view.tables, query)
     return any(stated in row["record_bytes"] for row in thoughts)
 
 
 def _receipts(view: LedgerView, kind: str) -> list[Mapping[str, Any]]:
-    query = TableQuery(
-        schema.receipts,
-        {"receipt_kind": kind},
-        order_by="receipt_sequence",
-        after=0,
-        limit=PAGE_ROWS,
-    )
-    rows = rows_in_pages(
-        view.tables,
-        query,
-    )
+    rows = receipts_of_kind(view.tables, kind)
     return [orjson.loads(row["receipt_bytes"]) for row in rows]
 
 

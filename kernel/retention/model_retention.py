@@ -25,7 +25,8 @@ from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS, first_sequence_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import PAGE_ROWS, TableQuery, rows_in_pages
+from kernel.ledger.receipts_of_kind import receipts_of_kind
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.receipt import Receipt
 from kernel.records.legal_holds import hold_on
 from kernel.values.host import iso_time, parse_time_us
@@ -238,18 +239,7 @@ def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, Ou
 
 def _releases_by_output(view: LedgerView) -> dict[str, _Released]:
     released: dict[str, _Released] = {}
-    query = TableQuery(
-        schema.receipts,
-        {"receipt_kind": ARCHIVED_KIND},
-        order_by="receipt_sequence",
-        after=0,
-        limit=PAGE_ROWS,
-    )
-    receipts = rows_in_pages(
-        view.tables,
-        query,
-    )
-    for row in receipts:
+    for row in receipts_of_kind(view.tables, ARCHIVED_KIND):
         document = orjson.loads(row["receipt_bytes"])
         for output_id in document["released_model_output_ids"]:
             ended = released.setdefault(output_id, _Released())

@@ -51,10 +51,7 @@ def undoings_that_differ(view: LedgerView, *, after: int = 0) -> Iterator[Undoin
         after=after,
         limit=SEARCH_ROWS,
     )
-    undoings = rows_in_pages(
-        view.tables,
-        query,
-    )
+    undoings = rows_in_pages(view.tables, query)
     for row in undoings:
         if row["rules_version"] > 1:
             continue

@@ -26,7 +26,7 @@ from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.proof.thought_chain import ThoughtType
-from kernel.replay.record import replay_operation
+from kernel.replay.replay_receipts import replay_operation
 from kernel.retention.model_retention import collect_answers, due_answers
 from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation

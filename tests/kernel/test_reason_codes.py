@@ -22,7 +22,7 @@ from kernel.ledger.store.tables import TableQuery
 from kernel.migration.review_items import discard
 from kernel.model.receipt import MIGRATION_KIND, RECEIPT_KINDS
 from kernel.records.implications.loop_limits import CYCLE_EPOCHS_MAX
-from kernel.replay.record import replay_operation
+from kernel.replay.replay_receipts import replay_operation
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation

@@ -14,7 +14,7 @@ from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.replay import AuditContext
 from kernel.replay.judgement import replay_all, replay_one
-from kernel.replay.record import RANGE_MAX, replay_operation, replay_range
+from kernel.replay.replay_receipts import RANGE_MAX, replay_operation, replay_range
 from kernel.replay.reproduce import reproduce, reproduce_range
 from kernel.values.errors import KernelError, LedgerCorrupt
 from kernel.values.model_registry import ActiveModels
@@ -532,7 +532,7 @@ def test_a_client_within_reach_is_never_called(ledger, answered_operation, strat
 
 @pytest.mark.spec("V3-AT-24", "K16")
 def test_nothing_that_replay_imports_could_reach_a_model():
-    code = "import sys, kernel.replay.record;print('\\n'.join(sorted(sys.modules)))"
+    code = "import sys, kernel.replay.replay_receipts;print('\\n'.join(sorted(sys.modules)))"
     names = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -28,7 +28,7 @@ from kernel.migration.job import migrate
 from kernel.migration.review_items import discard
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.records.conflicts.adjudications import resolution_of
-from kernel.replay.record import replay_operation, replay_range
+from kernel.replay.replay_receipts import replay_operation, replay_range
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch

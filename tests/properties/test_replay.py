@@ -9,7 +9,7 @@ from kernel.ledger.store.tables import TableQuery
 from kernel.ledger.supersession import is_lite
 from kernel.migration.job import migrate
 from kernel.replay.judgement import replay_all
-from kernel.replay.record import BLOCKED_KIND, replay_range
+from kernel.replay.replay_receipts import BLOCKED_KIND, replay_range
 from kernel.replay.reproduce import reproduce, reproduce_range
 from kernel.transaction.kernel import Kernel
 from kernel.values.model_registry import ActiveModels

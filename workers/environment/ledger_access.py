@@ -14,7 +14,7 @@ from kernel.ledger.damage import Damage
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.ledger.sqlite import schema as sqlite_schema
-from kernel.ledger.sqlite.checkpoint import fold
+from kernel.ledger.sqlite.ledger_files import fold
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.tables import Store
 from kernel.values.errors import LedgerUnavailable

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite.checkpoint import is_folded
+from kernel.ledger.sqlite.ledger_files import is_folded
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.values.errors import LedgerUnavailable
 from kernel.values.host import Host

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from kernel.ledger.sqlite.checkpoint import FILE_MODE, WAL_SUFFIX
+from kernel.ledger.sqlite.ledger_files import FILE_MODE, WAL_SUFFIX
 
 _SHARED_SUFFIX = "-shm"
 _ASIDE = "{}.of-replaced-file-{}"

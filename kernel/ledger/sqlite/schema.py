@@ -15,7 +15,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
 from kernel.ledger.schema_version import check_version
-from kernel.ledger.sqlite.checkpoint import fold, is_folded
+from kernel.ledger.sqlite.ledger_files import fold, is_folded
 from kernel.ledger.store.keys import key_names
 from kernel.values.errors import LedgerUnavailable
 

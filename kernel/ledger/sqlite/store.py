@@ -20,8 +20,8 @@ from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.schema import SCHEMA_VERSION
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sqlite import catalog as sqlite_catalog
-from kernel.ledger.sqlite.checkpoint import checkpoint, fold, is_folded, make_private
 from kernel.ledger.sqlite.holder import holder_of
+from kernel.ledger.sqlite.ledger_files import checkpoint, fold, is_folded, make_private
 from kernel.ledger.sqlite.query import run_query
 from kernel.ledger.sqlite.replacement import (
     FileId,

@@ -3,8 +3,8 @@
 from typing import Any
 
 from kernel.landscape.canonical_types import typed_data
-from kernel.landscape.checkpoints import FORMAT_VERSION, topology_of
 from kernel.landscape.recorder import Recorder
+from kernel.landscape.run_checkpoints import FORMAT_VERSION, topology_of
 from kernel.landscape.seals import seal_to_state
 from kernel.ledger.ledger import Ledger
 from tests.kernel.build import effect, envelope, submit

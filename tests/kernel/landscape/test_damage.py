@@ -14,7 +14,6 @@ import pytest
 from sqlalchemy import Integer
 
 from kernel.landscape import recent_runs, reports
-from kernel.landscape.checkpoints import newest_checkpoint, topology_of
 from kernel.landscape.contracts import contract_of, nodes_with_schema
 from kernel.landscape.digest import digest_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
@@ -33,6 +32,7 @@ from kernel.landscape.overview import node_counts, record_counts, runs_page, tok
 from kernel.landscape.prov_json import prov_document
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
+from kernel.landscape.run_checkpoints import newest_checkpoint, topology_of
 from kernel.landscape.seals import seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite.store import SqliteStore

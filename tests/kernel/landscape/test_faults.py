@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from kernel.landscape.canonical_types import DataRefused, restore_value
-from kernel.landscape.checkpoints import newest_checkpoint, topology_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged, RecordRefused
 from kernel.landscape.export import export_csv, export_run
 from kernel.landscape.lineage import explain, lineage_of
@@ -30,6 +29,7 @@ from kernel.landscape.reports import (
     llm_usage_of,
     outcomes_of,
 )
+from kernel.landscape.run_checkpoints import newest_checkpoint, topology_of
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.tables import TableQuery

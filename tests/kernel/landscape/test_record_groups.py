@@ -11,13 +11,13 @@ from contextlib import closing
 import orjson
 import pytest
 
-from kernel.landscape.checkpoints import reopen_run
 from kernel.landscape.export import export_run, import_run
 from kernel.landscape.record_anchors import anchor_groups, count_unanchored_groups, earlier_runs
 from kernel.landscape.record_chain import FINISHED, entry_of, newest_group
 from kernel.landscape.record_group import unfinished_statuses
 from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.landscape.recorder import Recorder
+from kernel.landscape.run_checkpoints import reopen_run
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
 from kernel.ledger.ledger import Ledger

@@ -3,16 +3,16 @@
 import pytest
 
 from kernel.landscape.canonical_types import restore_value
-from kernel.landscape.checkpoints import (
+from kernel.landscape.errors import LandscapeRefused, RecordDamaged
+from kernel.landscape.open_work import rows_behind, state_input
+from kernel.landscape.payloads import purge_payloads
+from kernel.landscape.record_rules import TABLES
+from kernel.landscape.run_checkpoints import (
     newest_checkpoint,
     reopen_run,
     topology_hash,
     topology_of,
 )
-from kernel.landscape.errors import LandscapeRefused, RecordDamaged
-from kernel.landscape.open_work import rows_behind, state_input
-from kernel.landscape.payloads import purge_payloads
-from kernel.landscape.record_rules import TABLES
 from kernel.ledger.store.tables import TableQuery
 from tests.kernel.landscape.runs import begin, begin_with_token, checkpoint, seal
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from actors.errors import PipelineInvalid
 from kernel.landscape.canonical_types import stable_hash
-from kernel.landscape.checkpoints import topology_hash
+from kernel.landscape.run_checkpoints import topology_hash
 from workers.pipelines.engine.node import NodePort, PipelineNode
 
 NODES_MAX = 200

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernel.landscape.canonical_types import restore_value
-from kernel.landscape.checkpoints import changed_nodes, newest_checkpoint, topology_of
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.open_work import (
     edge_ids,
@@ -16,6 +15,7 @@ from kernel.landscape.open_work import (
     rows_behind,
     state_input,
 )
+from kernel.landscape.run_checkpoints import changed_nodes, newest_checkpoint, topology_of
 from kernel.ledger.ledger import LedgerView
 from workers.pipelines.engine.batches import BatchMember, OpenBatch
 from workers.pipelines.engine.graph import PipelineGraph

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel.landscape.canonical_types import Canonical, restore_value, stable_hash, typed_data
-from kernel.landscape.checkpoints import FORMAT_VERSION
 from kernel.landscape.recorder import MISSING
+from kernel.landscape.run_checkpoints import FORMAT_VERSION
 from workers.pipelines.engine.batches import BatchClosed, BatchMember, Gathered, PlanItem, WalkedWay
 from workers.pipelines.engine.graph import ERROR
 from workers.pipelines.engine.sinks import SinkWritten

@@ -27,9 +27,9 @@ import anyio.to_thread
 
 from actors.errors import PipelineSourceDiffers, PipelineStopped
 from kernel.landscape.canonical_types import restore_value
-from kernel.landscape.checkpoints import reopen_run
 from kernel.landscape.open_work import count_failed_tokens
 from kernel.landscape.recorder import Recorder
+from kernel.landscape.run_checkpoints import reopen_run
 from kernel.ledger.ledger import Ledger
 from kernel.values.foreign_code import call_foreign, cause_of, message_of
 from workers.pipelines.engine.batches import BatchClosed, Batches, PlanItem, WalkedWay

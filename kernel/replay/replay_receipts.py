@@ -1,4 +1,4 @@
-"""Replays that leave a receipt: exactly one for each operation, whatever came of it (§6.6, §17.2).
+"""Records each replay of an operation by one receipt, whatever came of it (§6.6, §17.2).
 
 A receipt is ephemeral where an operation was reproduced and nothing had to be overlooked. It is
 durable where the replay was blocked, where `record_only` went past a fingerprint that does not
