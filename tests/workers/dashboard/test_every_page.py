@@ -1,13 +1,13 @@
-"""Every page by plain HTTP, in trouble and in peace: headers, text, links, forms, sizes and counts.
+"""Every page by plain HTTP, in trouble and in peace: headers, text, links, forms and sizes.
 
 The pages are those of the table of routes, with their examples; what they have to be in a browser
-is `test_every_page_in_chromium.py`.
+is `test_every_page_in_chromium.py`, what they count `test_counts.py`.
 """
 
 import os
 import re
 from collections.abc import Iterator
-from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
+from urllib.parse import parse_qs, unquote, urljoin, urlsplit
 
 import httpx
 import pytest
@@ -244,56 +244,3 @@ SAID_SINCE = """
     UNION ALL SELECT receipt_bytes FROM receipts WHERE receipt_sequence > ?
     UNION ALL SELECT content FROM blobs WHERE rowid > ?
 """
-
-
-# What a page counts, and the same by SQL: a path, what stands before the numbers, and their query.
-OPEN = "SELECT COUNT(*) FROM outbox WHERE open AND queue = "
-DEAD = "SELECT COUNT(*) FROM dead_letters WHERE NOT settled"
-COUNTS = [
-    ("/record", r"Rows (\d+)", "SELECT MAX(ec_sequence_number) FROM kernel_event_log"),
-    ("/record", r"Receipts (\d+)", "SELECT COUNT(*) FROM receipts"),
-    ("/record", r"Requests (\d+)", "SELECT COUNT(*) FROM outbox"),
-    ("/queues", r"binding-evaluation paused (\d+)", f"{OPEN}'binding-evaluation'"),
-    ("/queues", r"authority-recompute (\d+)", f"{OPEN}'authority-recompute'"),
-    ("/queues/{jobs}", r"Open (\d+)", f"{OPEN}'pictures'"),
-    ("/requests", r"(\d+) fit", "SELECT COUNT(*) FROM outbox"),
-    ("/requests?state=open", r"(\d+) fit", "SELECT COUNT(*) FROM outbox WHERE open"),
-    ("/requests?state=standing", r"(\d+) fit", DEAD),
-    ("/bulk-operations/preview?verb=dismiss", r"(\d+) fit", DEAD),
-    (
-        "/requests?tag=customer%3Dacme",
-        r"(\d+) fit",
-        "SELECT COUNT(*) FROM request_tags WHERE tag = 'customer=acme'",
-    ),
-    (
-        "/sessions/{session}",
-        r"Left (\d+) of",
-        "SELECT n_survivors FROM belief_sessions WHERE n_universe > 2",
-    ),
-    ("/sessions/{session}", r"Left \d+ of (\d+)", "SELECT MAX(n_universe) FROM belief_sessions"),
-    ("/sessions/{session}", r"Entries (\d+)", "SELECT MAX(n_events) FROM belief_sessions"),
-    (
-        "/fleet",
-        r"gateway-1 it advertises no address (\d+)",
-        "SELECT COUNT(*) FROM shard_epochs WHERE owner = 'gateway-1'",
-    ),
-    ("/", r"Operations (\d+)", "SELECT MAX(ec_sequence_number) FROM kernel_event_log"),
-    ("/", r"Sessions (\d+) Operations", "SELECT COUNT(*) FROM belief_sessions"),
-]
-
-
-def test_each_count_is_that_of_sql_at_the_same_moment(troubled):
-    problems = []
-    in_urls = {name: quote(value, safe="") for name, value in troubled.names.items()}
-    with client_of(troubled) as http:
-        for place, pattern, query in COUNTS:
-            path = place.format(**in_urls)
-            before = None
-            # Whatever is recorded meanwhile is in one of the two; then it is asked again.
-            while before != (now := troubled.sql(query)[0][0]):
-                before = now
-                text = " ".join(elements_of(http.get(path).text).text.split())
-            shown = re.search(pattern, text)
-            if shown is None or int(shown[1]) != now:
-                problems.append(f"{place}: {pattern}: {shown and shown[0]}, by SQL {now}")
-    assert not problems, "\n".join(problems)

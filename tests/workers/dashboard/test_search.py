@@ -120,13 +120,13 @@ async def test_what_begins_with_a_text_is_listed_in_the_order_of_its_ids(door: D
 
 async def test_items_are_listed_by_their_beginnings_and_never_many(door: Door):
     await enqueued(door, BINDINGS, *(binding(f"k-{n:02}") for n in range(30)))
-    found = (await door.http.get("/v1/search", params={"text": "k-"})).json()
+    answer = (await door.http.get("/v1/search", params={"text": "k-"})).json()
     every = [
         each["item_key"]
         for each in (await door.http.get("/v1/requests")).json()["requests"]
         if each["item_key"].startswith("k-")
     ]
-    assert found["results"]["item_keys"] == sorted(every)[:ROWS_MAX]
+    assert answer["results"]["item_keys"] == sorted(every)[:ROWS_MAX]
     begun = (await door.http.get("/v1/search", params={"text": "request:"})).json()
     assert len(begun["results"]["beginning"]) == ROWS_MAX
 
