@@ -99,11 +99,6 @@ def due(view: LedgerView, node_id: str, as_of_sequence: int) -> Due:
     return answers[question]
 
 
-def readiness(view: LedgerView, node_id: str, as_of_sequence: int) -> RecomputeReadiness:
-    """Tell whether a recompute that read the ledger at a sequence may be recorded now."""
-    return due(view, node_id, as_of_sequence).readiness
-
-
 def _readiness(
     view: LedgerView, node_id: str, as_of_sequence: int, waiting: tuple[Request, ...]
 ) -> RecomputeReadiness:

@@ -5,14 +5,11 @@ away what a replay would read; nothing raises a grade.
 """
 
 from kernel.landscape.record_rules import TABLES, check_stored
+from kernel.ledger.landscape_tables import GRADES
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row, TableQuery
 
-FULL, REPLAY, ATTRIBUTABLE = GRADES = (
-    "full_reproducible",
-    "replay_reproducible",
-    "attributable_only",
-)
+FULL, REPLAY, ATTRIBUTABLE = GRADES
 
 _REPEATED = frozenset({"deterministic", "seeded"})
 """What gives the same again; what is read, written or called outside may be another then."""

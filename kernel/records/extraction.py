@@ -5,7 +5,7 @@ step before, so either gives the run's history (§16.8). The owner of an extract
 and notices (§16.6); this module enforces numbers, parents and transitions.
 """
 
-from typing import Annotated, Final, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 import orjson
 from pydantic import Field, model_validator
@@ -23,8 +23,6 @@ from kernel.values.errors import EffectInapplicable
 State = Literal["pending", "running", "succeeded", "degraded", "blocked", "abandoned", "cancelled"]
 
 COMPARISON = numbered_records("attempt_number")
-
-STATES: Final[tuple[State, ...]] = get_args(State)
 
 TRANSITIONS = frozenset(
     {

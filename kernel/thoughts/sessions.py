@@ -20,8 +20,6 @@ from kernel.values.errors import KernelError
 
 Document = dict[str, Any]
 
-STATES = ("open", "finalized", "ended")
-
 _NOT_IN: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType(
     {
         ("open", "finalized"): ("audit_session_finalized", "its tree is final; begin another one"),

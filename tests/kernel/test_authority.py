@@ -4,7 +4,7 @@ import pytest
 
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
 from kernel.authority.graph import dependents_of
-from kernel.authority.requests import PRIORITIES, RecomputeReadiness, readiness, ready_items
+from kernel.authority.requests import PRIORITIES, RecomputeReadiness, due, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
 from kernel.ledger.store.memory import MemoryStore
@@ -348,7 +348,7 @@ def ready_now(ledger):
 
 def state(ledger, name, as_of=None):
     with ledger.view() as view:
-        return readiness(view, name, view.head().ec_sequence_number if as_of is None else as_of)
+        return due(view, name, view.head().ec_sequence_number if as_of is None else as_of).readiness
 
 
 @pytest.mark.spec("K12")

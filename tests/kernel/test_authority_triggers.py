@@ -12,8 +12,8 @@ from kernel.authority.requests import (
     CASCADE_QUEUE,
     CASCADES,
     RecomputeReadiness,
+    due,
     freed_requests,
-    readiness,
     ready_items,
 )
 from kernel.authority.strategy import BetaPosteriorMean
@@ -502,14 +502,14 @@ def test_nothing_is_due_while_a_cascade_is_written_down(world):
     with world.ledger.view() as view:
         late = recompute(view, "g")
         assert ready_items(view, view.open_requests()) == []
-        assert readiness(view, "g", during) is RecomputeReadiness.INPUT_PENDING
-        assert readiness(view, "g", before) is RecomputeReadiness.READY
+        assert due(view, "g", during).readiness is RecomputeReadiness.INPUT_PENDING
+        assert due(view, "g", before).readiness is RecomputeReadiness.READY
     assert code_of(work(world.ledger, late)) == "recompute_input_pending"
     assert code_of(work(world.ledger, early)) is None
     write_down(world)
     with world.ledger.view() as view:
         # What was read meanwhile may not be recorded afterwards either.
-        assert readiness(view, "g", during) in (
+        assert due(view, "g", during).readiness in (
             RecomputeReadiness.CLOSED,
             RecomputeReadiness.INPUT_PENDING,
         )

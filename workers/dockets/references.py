@@ -98,7 +98,6 @@ _NEXT_DESCRIBED = re.compile(
     re.IGNORECASE,
 )
 _DESCRIBED = re.compile(rf"\s{{1,2}}\(?\[?{_DOCUMENT_WORDS}", re.IGNORECASE)
-_ENDED = re.compile(r"\s{0,2}(?:[),;\]]|\.(?!\d)|$)")
 _ENDED_OR_LIST = re.compile(r"\s{0,2}(?:[),;\].&]|and\b|$)")
 _TITLED = re.compile(r"\s{1,2}(?:\.|(?:filed|by|as\s{1,2}to|is|are)\b)", re.IGNORECASE)
 _MOTION_NEXT = re.compile(r"\s{1,2}(?:\w{1,20}\s{1,2}){0,2}(?:motion|application)\b", re.IGNORECASE)

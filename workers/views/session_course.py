@@ -19,7 +19,6 @@ HYPOTHESES_MAX = 500
 STEPS_SHOWN_MAX = 40
 """Steps of one page, those around the one that is asked for, each with its words."""
 
-WORDS_CHARS_MAX = 400
 STRUCK_SHOWN_MAX = 20
 
 

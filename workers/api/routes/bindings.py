@@ -24,7 +24,6 @@ from workers.api.preferred_proofs import add_preferred
 from workers.api.services import Given, Services
 from workers.api.union_tags import short_tag
 
-PAGE_MAX = 100
 INTENTS_MAX = 64
 
 router = json_router(prefix="/v1/bindings", tags=["bindings"])

@@ -16,7 +16,6 @@ from workers.api.json_routes import RecordId, json_router
 from workers.api.operation_results import OperationDocument, operation_document
 from workers.api.services import Given
 
-PAGE_MAX = 500
 _CHARS_MAX = 512
 
 router = json_router(prefix="/v1/implications", tags=["operators"])

@@ -24,7 +24,6 @@ from workers.api.errors import respond
 from workers.api.json_routes import json_router
 from workers.api.services import Given
 
-PAGE_MAX = 500
 CONTENT_CHARS_MAX = 64 << 10
 """Characters of one thought."""
 
