@@ -214,7 +214,7 @@ def _queue(queue: Queue) -> Row:
         "q_dead": words.number(queue.dead),
         "q_rate": words.rate(queue.completed_per_s),
         "state": "late" if late else "paused" if queue.pauses else "dead" if queue.dead else "well",
-        "priorities": _rows((p.name, _priority(p)) for p in queue.priorities),
+        "priorities": _rows((p.name, _priority(p)) for p in queue.priorities if p.ready),
     }
 
 

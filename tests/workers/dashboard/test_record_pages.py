@@ -7,11 +7,13 @@ from urllib.parse import quote
 import pytest
 
 from tests.workers.api.door import SESSION, URL, Door, claim, source, understanding
+from tests.workers.dashboard.page_elements import elements_of
 from workers.views.operation_graph import LAYER_MAX, LAYERS_MAX, operation_graph
 from workers.views.session_course import session_course
 
 pytestmark = pytest.mark.anyio
 
+FIRST_LOAD_BYTES_MAX = 100_000
 HOSTILE = "<script>alert(1)</script>\u202e\"'><img src=x>"
 
 
@@ -48,7 +50,8 @@ async def test_each_step_shows_what_is_left_and_on_which_words_others_fell(sessi
         assert 'data-left="5 4 2"' in page
     assert "motion_denied" in page
     assert "<mark>DENIED</mark>" in page
-    assert f"/explain?id={SESSION}&amp;hypothesis=b" in page
+    answer = await session.http.get(f"/sessions/{SESSION}?hypothesis=2")
+    assert answer.headers["location"] == f"../explain?id={SESSION}&hypothesis=b"
     explained = await shown(session, "/explain", id=SESSION, hypothesis="b")
     assert "motion_denied" in explained
     with session.ledger.view() as view:
@@ -57,6 +60,32 @@ async def test_each_step_shows_what_is_left_and_on_which_words_others_fell(sessi
     assert course is not None
     assert course.fell_at == {"a": 2, "b": 1, "c": None, HOSTILE: 2, "e": None}
     assert not course.is_cut
+
+
+async def test_whatever_names_are_in_a_session_its_page_is_small(door: Door) -> None:
+    """Names as long as they may be, each sign of which takes five bytes, in every part of it."""
+    long = f"{'&' * 400}{HOSTILE}" + "x" * 60
+    names = [f"{number:03}{long}" for number in range(120)]
+    await door.declare(SESSION, *names, metadata={"case_name": long})
+    await door.operate(source("s-1", long * 4))
+    span = {"source_node_id": "s-1", "offset": 0, "length": 500}
+    for number in range(30):
+        fallen = names[4 * number : 4 * number + 4]
+        await strike(door, f"{number} {long}", *fallen, rule=long[:200], reason=long, **span)
+    queries = ({}, {"step": "1"}, {"from": "110"}, {"before": "20"})
+    for query in queries:
+        page = await shown(door, f"/sessions/{SESSION}", **query)
+        files = [f"/sessions/{each}" for each in elements_of(page).loaded]
+        sizes = [len((await door.http.get(each)).content) for each in files]
+        assert len(page.encode()) + sum(sizes) < FIRST_LOAD_BYTES_MAX
+    page = await shown(door, f"/sessions/{SESSION}")
+    seen, further = 0, 0
+    while further is not None:
+        page = await shown(door, f"/sessions/{SESSION}", **{"from": further})
+        seen += page.count("?hypothesis=", 0, page.index("</ul>", page.index('id="fates"')))
+        more = re.search(r"from=(\d+)#course", page)
+        further = None if more is None else int(more[1])
+    assert seen == len(names)
 
 
 @pytest.mark.spec("002 merkle_finalize")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -14,6 +15,14 @@ from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.filters import place_of, query_of, text_of
 from workers.dashboard.pages.forms import FormDecision, FormRefused, decision_of, fields_of
 from workers.dashboard.pages.page import Pages, in_url, relative_root
+from workers.dashboard.pages.session_parts import (
+    SLIDER_STEPS_MAX,
+    TRAIL_BYTES_MAX,
+    entry_bytes,
+    fates_of,
+    fitting,
+    steps_of,
+)
 from workers.use_cases.rollbacks import UndoEpoch, UndoTogether
 from workers.views.records import OperationRecordDocument
 from workers.views.undoing import AroundOperation, UndoingView
@@ -152,19 +161,32 @@ async def list_sessions(pages: Pages, request: Request) -> Response:
 async def show_session(pages: Pages, request: Request) -> Response:
     """Answer with the page of a session; `before` is a number of entries of its trail.
 
-    Its hypotheses are shown after the step that `step` states, else as they stand.
+    Its hypotheses are shown after the step that `step` states, else as they stand. The number of
+    one in `hypothesis` leads to what it is explained by, so that no long name stands in a link.
     """
     session_id, query = request.path_params["session_id"], request.query_params
     before, step = place_of(query, "before"), place_of(query, "step")
+    asked = place_of(query, "hypothesis")
     picture = await pages.source.session(session_id, before, step)
     if picture is None:
         message = f"the record has no session {session_id!r}"
         return await pages.refuse(request, "SESSION_NOT_FOUND", message)
+    names = [] if picture.course is None else [*picture.course.fell_at]
+    if asked is not None and asked < len(names):
+        named = urlencode({"id": session_id, "hypothesis": names[asked]})
+        return RedirectResponse(f"{relative_root(request)}/explain?{named}", 303, headers=PAGE)
+    events = fitting(picture.trail["events"][::-1], TRAIL_BYTES_MAX, entry_bytes)
+    first_name = min(place_of(query, "from") or 0, max(0, len(names) - 1))
     entries = 0 if picture.summary is None else picture.summary["n_events"]
     context = {
         "session_id": session_id,
         "picture": picture,
-        "events": picture.trail["events"][::-1],
+        "events": events,
+        "first": picture.first + len(picture.trail["events"]) - len(events),
+        "slides": picture.course is not None and picture.course.last <= SLIDER_STEPS_MAX,
+        "fates": fates_of(names, first_name),
+        "numbers": {name: number for number, name in enumerate(names)},
+        "steps": [] if picture.course is None else steps_of(picture.course),
         "is_newest": picture.first + len(picture.trail["events"]) == entries,
         "operations_query": query_of({"session_id": session_id}),
     }
