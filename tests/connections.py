@@ -22,8 +22,26 @@ class Connections:
         self.statements = []
         """Each statement and its values, on whatever connection."""
 
+        self.messages = 0
+        """How often something was sent and its reply awaited."""
+
         self.before = lambda _: None
         """Called with a statement before it runs."""
+
+    def run(self, connection, statements, send):
+        """Write down what a connection is about to run, and run it, unless it is to fail there."""
+        self.messages += 1
+        for statement in statements:
+            self.last = connection
+            self.statements.append(statement)
+            self.before(statement[0])
+        texts = [statement[0] for statement in statements]
+        if connection.failing is None or connection.failing[0] not in texts:
+            return send()
+        _, error, after_the_fact = connection.failing
+        if after_the_fact:
+            send()
+        raise error
 
     def watched(self, kind: Any):
         """Return a driver's class of connections that writes down here what happens to each."""
@@ -41,15 +59,11 @@ class Connections:
                 self.failing = (sql, error, after_the_fact)
 
             def execute(self, sql, *values, **options):
-                connections.last = self
-                connections.statements.append((sql, *values))
-                connections.before(sql)
-                if self.failing is None or sql != self.failing[0]:
-                    return super().execute(sql, *values, **options)
-                _, error, after_the_fact = self.failing
-                if after_the_fact:
-                    super().execute(sql, *values, **options)
-                raise error
+                run = partial(super().execute, sql, *values, **options)
+                return connections.run(self, [(sql, *values)], run)
+
+            def exchange(self, statements):
+                return connections.run(self, statements, partial(super().exchange, statements))
 
             def close(self):
                 if self in connections.open:

@@ -29,10 +29,9 @@ actors/0042).
 import gc
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import anyio
@@ -54,17 +53,17 @@ from actors.commit.batch import (
 )
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.priority_lanes import PriorityLanes
+from actors.commit.reading_ahead import HintFailed, ReadingAhead
 from actors.commit.unit_context import CommitContext
-from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read, stale
+from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, stale
 from actors.errors import ActorFailed, CommitFailed, MailboxFull, RecordWentBack
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.authority.read_ahead import RecordKey, read_ahead
 from kernel.ledger.head_watch import LedgerWentBack
-from kernel.ledger.ledger import Head, HeadMoved, Ledger, LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Head, Ledger, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.record_keys import shard_epoch_key
 from kernel.ledger.recorded import Recorded
-from kernel.ledger.shards import Fence, hold_all, holds
+from kernel.ledger.shards import Fence, holds, rows_while_held
+from kernel.ledger.store.tables import Expected, HeadMoved, Questions
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
 from kernel.simulate.operation import SimulationResult
@@ -81,8 +80,12 @@ COMPUTED_MAX = 2
 HELD_S = 0.5
 """How long the head may be held for what is computed meanwhile; what takes longer is halved."""
 
-_Begin = Callable[[Callable[[LedgerView], bool]], AbstractContextManager[LedgerTransaction]]
-"""Opens a transaction; what it is given is asked again where the head is locked late."""
+_Begin = Callable[
+    [Callable[[], Sequence[Expected]], Callable[[], Questions]],
+    AbstractContextManager[LedgerTransaction],
+]
+"""Opens a transaction. Where the head is locked late, rows must then be as the first function says,
+and the answers to the second's questions come with the snapshot."""
 
 _QUIET = (BeliefUnit, ConsumedUnit)
 
@@ -320,7 +323,7 @@ class Committer:
                     _ = unit.parsed
         try:
             return self._commit_parts(parts, hinted=True)
-        except _HintFailed as error:
+        except HintFailed as error:
             _log.warning("read_ahead_failed", error=repr(error.__cause__))
             return self._commit_parts(parts, hinted=False)
 
@@ -331,7 +334,7 @@ class Committer:
         if self._computed_s > HELD_S and len(halve(parts)) > 1:
             raise _TooLongToHold
         # Others are always faster; nobody is while the head is held.
-        return self._commit_once(parts, lambda _: self._ledger.transaction(), hinted=hinted)
+        return self._commit_once(parts, lambda *_: self._ledger.transaction(), hinted=hinted)
 
     def _commit_once(
         self, parts: list[BatchPart], begin: _Begin, *, hinted: bool
@@ -346,24 +349,23 @@ class Committer:
         outcomes: Outcomes = []
         held: dict[Fence, bool] = {}
 
-        def still_held(view: LedgerView) -> bool:
-            return hold_all(view, [fence for fence, is_held in held.items() if is_held])
+        fences = {part.waiting.fence for part in parts if part.waiting.fence is not None}
+        ahead = ReadingAhead(self._ledger, fences, parts if hinted else [])
+
+        def still_held() -> list[Expected]:
+            return rows_while_held(fence for fence, is_held in held.items() if is_held)
 
         try:
-            with _no_collection(), begin(still_held) as transaction:
+            with _no_collection(), begin(still_held, ahead.questions) as transaction:
                 # What it waited for was others' time.
                 began_s = time.perf_counter()
                 before = transaction.head_now.copy()
-                context = CommitContext(transaction, self._kernel, self._orchestrator)
-                fences = {part.waiting.fence for part in parts if part.waiting.fence is not None}
-                if hinted:
-                    _read_ahead(transaction, fences, parts)
+                ahead.read(transaction)
                 held.update((fence, holds(transaction, fence)) for fence in fences)
-                for part in parts:
-                    fence = part.waiting.fence
-                    is_held = fence is None or held[fence]
-                    outcomes.append(run_units(part, context) if is_held else stale(fence))
-                anchor(outcomes, context)
+                context = CommitContext(transaction, self._kernel, self._orchestrator)
+                outcomes += _run_parts(parts, held, context)
+                if ahead.is_asked_at_once:
+                    ahead.note(transaction)
                 head = transaction.head_now
                 recorded = Recorded.of(transaction)
                 self._computed_s = time.perf_counter() - began_s
@@ -377,6 +379,10 @@ class Committer:
                 self._record_rolled_back(outcomes)
                 raise _NotCommitted("the transaction was not committed") from error
             self._ledger.settle_outcome()
+        except Exception as error:
+            if before is None and hinted and not isinstance(error, OF_THE_LEDGER):
+                raise HintFailed from error
+            raise
         for part, outcome in zip(parts, outcomes, strict=True):
             part.settle(outcome)
         return recorded
@@ -440,33 +446,17 @@ class _TooLongToHold(Exception):
     """Raised when a batch is to be written in parts, so that nobody waits long for the head."""
 
 
-_POLICY = "the policy that the last batch was under"
-
-
-class _HintFailed(Exception):
-    """Raised when reading ahead failed; the transaction is tried again without it."""
-
-
-def _read_ahead(
-    transaction: LedgerTransaction, fences: Iterable[Fence], parts: list[BatchPart]
-) -> None:
-    """Read what units are going to ask for.
-
-    Raises:
-        _HintFailed: what was kept may be incomplete, and the transaction may be spoilt.
-    """
-    try:
-        # The generation of the batch before is nearly always in force; what names another key is
-        # read when it is asked for.
-        policy = transaction.kept.get(_POLICY) or transaction.policy_generation_id()
-        epochs: Iterator[RecordKey] = (shard_epoch_key(fence.shard) for fence in fences)
-        units = (records_read(unit, policy) for unit in units_of(parts))
-        read_ahead(transaction, chain(epochs, *units))
-        transaction.kept[_POLICY] = transaction.policy_generation_id()
-    except OF_THE_LEDGER:
-        raise
-    except Exception as error:
-        raise _HintFailed from error
+def _run_parts(
+    parts: Iterable[BatchPart], held: Mapping[Fence, bool], context: CommitContext
+) -> Outcomes:
+    """Run the units of each part whose fence is held; the outcome of the others is an error."""
+    outcomes: Outcomes = []
+    for part in parts:
+        fence = part.waiting.fence
+        is_held = fence is None or held[fence]
+        outcomes.append(run_units(part, context) if is_held else stale(fence))
+    anchor(outcomes, context)
+    return outcomes
 
 
 def _tell(listener: Callable[[Any], None], batch: object) -> None:

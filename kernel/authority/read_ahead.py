@@ -14,10 +14,10 @@ from sqlalchemy import Table
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
-from kernel.ledger.ledger import ASKED_BY_EACH, LedgerView
+from kernel.ledger.ledger import ASKED_BY_EACH, LedgerTransaction, LedgerView
 from kernel.ledger.store.buffer import BufferedTables, query_ahead
 from kernel.ledger.store.keys import key_names
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Joined, Row, TableQuery
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.values.spans import sources_in
 
@@ -55,6 +55,11 @@ DRAWN_MAX = 4096
 
 STEPS_BACK_MAX = 4
 
+DRAWN_KEPT_MAX = 4096
+"""Nodes of which is kept from what they were drawn, the newest."""
+
+_DRAWN = "from what the newest nodes were drawn"
+
 _ASKED_BY = {schema.idempotency_records: "idempotency_key"}
 """The column by which a record is asked for where that is not its key: an answer that is archived
 may have the key of another."""
@@ -75,20 +80,7 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     tables = view.tables
     if not isinstance(tables, BufferedTables):
         return
-    by_kind: dict[Table | Around, dict[Any, None]] = {}
-    for kind, key in keys:
-        by_kind.setdefault(kind, {})[key] = None
-    below, above, computed, behind = [by_kind.pop(kind, {}) for kind in _AROUND]
-    written = by_kind.get(schema.nodes, {}) | below | above
-    known = written | computed | behind
-    if known:
-        by_kind[schema.nodes] = known
-    queries = [
-        query_ahead(table, _ASKED_BY.get(table) or key_names(table)[0], names)
-        for table, names in cast("dict[Table, dict[Any, None]]", by_kind).items()
-    ]
-    if written:
-        queries.append(query_ahead(schema.materialized_views, "node_ref", written))
+    queries, known, (below, above, computed, behind) = _queries_of(keys)
     around = below or above or computed
     if around:
         queries.append(query_ahead(schema.edges, "source_node_id", below, most=EDGES_MAX))
@@ -108,6 +100,94 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
                 ]
             )
         _read_requests(tables, [*below, *beyond], above, computed)
+
+
+def joined_queries(keys: Iterable[RecordKey], kept: Mapping[Any, Any]) -> list[Joined]:
+    """Return what `read_ahead` asks for by these keys, for a store that is asked all at once.
+
+    It may be more: what is asked in further steps depends there on what came before.
+    """
+    drawn: Mapping[str, tuple[str, ...]] = kept.get(_DRAWN, {})
+    named = [*keys]
+    sources = {key for kind, key in named if kind is Around.BEHIND}
+    for _ in range(STEPS_BACK_MAX):
+        sources = {each for source in sources for each in drawn.get(str(source), ())}
+        named += [(schema.nodes, each) for each in sources]
+    queries, _, (below, above, computed, _) = _queries_of(named)
+    joined = [*map(Joined, queries)]
+
+    def ask(
+        table: Table,
+        column: str,
+        names: Iterable[str],
+        *of: tuple[Joined, str],
+        where: Mapping[str, Any] | None = None,
+        most: int | None = None,
+    ) -> Joined:
+        each = Joined(query_ahead(table, column, names, where, most=most), of)
+        joined.append(each)
+        return each
+
+    edges, outbox = schema.edges, schema.outbox
+    beyond: tuple[tuple[Joined, str], ...] = ()
+    if below:
+        outward = ask(edges, "source_node_id", below, most=EDGES_MAX)
+        beyond = ((outward, "target_node_id"),)
+        ask(edges, "source_node_id", (), *beyond, most=EDGES_MAX)
+    if computed:
+        inward = ask(edges, "target_node_id", computed, most=INPUT_EDGES_MAX)
+        ask(schema.nodes, "node_id", (), *beyond, (inward, "source_node_id"))
+    elif below:
+        ask(schema.nodes, "node_id", (), *beyond)
+    if below or above or computed:
+        ask(outbox, "item_key", below | above | computed, *beyond, where=_OPEN)
+    feeding, most = {"input_from": UNDERSTANDING}, INPUT_EDGES_MAX
+    if below or above:
+        fed = ask(edges, "target_node_id", below | above, *beyond, where=feeding, most=most)
+        ask(outbox, "item_key", (), (fed, "source_node_id"), where=_OPEN)
+    if above:
+        fed = ask(edges, "target_node_id", above, where=feeding, most=most)
+        inputs = (fed, "source_node_id")
+        closed = ask(outbox, "item_key", (), inputs, where=_CLOSED, most=CLOSED_MAX)
+        ask(schema.outbox_outcomes, "request_id", (), (closed, "request_id"))
+    return joined
+
+
+def note_drawn(transaction: LedgerTransaction) -> None:
+    """Keep from what the nodes were drawn that a transaction writes, for `joined_queries`."""
+    tables = transaction.tables
+    if not isinstance(tables, BufferedTables):
+        return
+    kept: dict[str, tuple[str, ...]] = transaction.kept.setdefault(_DRAWN, {})
+    for row in tables.pending_rows(schema.nodes):
+        node = transaction.node(row["node_id"])
+        sources = () if node is None else tuple(sources_in(node["payload"]))
+        if sources:
+            kept[row["node_id"]] = sources
+    for node_id in list(kept)[: len(kept) - DRAWN_KEPT_MAX]:
+        del kept[node_id]
+
+
+def _queries_of(
+    keys: Iterable[RecordKey],
+) -> tuple[list[TableQuery], dict[Any, None], list[dict[Any, None]]]:
+    """Return what is asked of records themselves, the nodes in it, and each surrounding's."""
+    by_kind: dict[Table | Around, dict[Any, None]] = {}
+    for kind, key in keys:
+        by_kind.setdefault(kind, {})[key] = None
+    around = [by_kind.pop(kind, {}) for kind in _AROUND]
+    below, above, computed, behind = around
+    written = by_kind.get(schema.nodes, {}) | below | above
+    known = written | computed | behind
+    if known:
+        by_kind[schema.nodes] = known
+    queries = [
+        query_ahead(table, _ASKED_BY.get(table) or key_names(table)[0], names)
+        for table, names in cast("dict[Table, dict[Any, None]]", by_kind).items()
+    ]
+    if written:
+        queries.append(query_ahead(schema.materialized_views, "node_ref", written))
+    return queries, known, around
 
 
 def _read_requests(

@@ -19,7 +19,7 @@ from typing import Any
 from kernel.authority.cascade import on_cycles
 from kernel.authority.graph import dependents_of
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
+from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request, requests_query
 from kernel.ledger.outbox import end_request
 from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
 from kernel.model.node_kinds import UNDERSTANDING
@@ -255,6 +255,12 @@ def forget_cascades(transaction: LedgerTransaction) -> None:
     transaction.known_of_requests.pop("cascades", None)
 
 
+def cascades_to_come() -> list[TableQuery]:
+    """Return what is asked of deferred cascades wherever a recompute is recorded."""
+    waiting = requests_query(CASCADE_QUEUE, CASCADES, is_open=True)
+    return [waiting, _newest_closed_query(CASCADE_QUEUE, CASCADES)]
+
+
 def _cascade_was_open(view: LedgerView, as_of_sequence: int) -> bool:
     """Tell whether a cascade was being written down at a sequence, or has begun since."""
     known = view.known_of_requests if isinstance(view, LedgerTransaction) else {}
@@ -280,12 +286,13 @@ def _was_pending(view: LedgerView, queue: str, item_key: str, as_of_sequence: in
     return outcome is not None and outcome["closed_sequence"] > as_of_sequence
 
 
+def _newest_closed_query(queue: str, item_key: str) -> TableQuery:
+    query = requests_query(queue, item_key, is_open=False)
+    return query._replace(descending=True, limit=_ROWS_AT_ONCE)
+
+
 def _newest_closed_request(
     view: LedgerView, queue: str, item_key: str, as_of_sequence: int
 ) -> Row | None:
-    where = {"queue": queue, "open": 0, "item_key": item_key}
-    query = TableQuery(
-        schema.outbox, where, order_by="request_sequence", descending=True, limit=_ROWS_AT_ONCE
-    )
-    newest_first = rows_in_pages(view.tables, query)
+    newest_first = rows_in_pages(view.tables, _newest_closed_query(queue, item_key))
     return next((row for row in newest_first if row["cause_sequence"] <= as_of_sequence), None)

@@ -29,9 +29,12 @@ from kernel.ledger.record_keys import membership_key
 from kernel.ledger.store.buffer import BufferedTables, write
 from kernel.ledger.store.catalog import StorageFault
 from kernel.ledger.store.tables import (
+    NO_QUESTIONS,
     DuplicateKey,
+    Expected,
     HeldLate,
     LooksAhead,
+    Questions,
     Replaceable,
     Row,
     Store,
@@ -473,14 +476,12 @@ class LedgerView:
 
     def open_requests_of(self, queue: str, item_key: str) -> list[Request]:
         """Return the requests for one item that have no outcome yet."""
-        where = {"queue": queue, "open": 1, "item_key": item_key}
-        rows = self.tables.scan(TableQuery(schema.outbox, where, order_by="request_sequence"))
+        rows = self.tables.scan(requests_query(queue, item_key, is_open=True))
         return [Request.of_row(row) for row in rows]
 
     def open_priorities_of(self, queue: str, item_key: str) -> list[str]:
         """Return how urgent the requests for one item are that have no outcome yet."""
-        where = {"queue": queue, "open": 1, "item_key": item_key}
-        rows = self.tables.scan(TableQuery(schema.outbox, where, order_by="request_sequence"))
+        rows = self.tables.scan(requests_query(queue, item_key, is_open=True))
         return [row["priority"] for row in rows]
 
     def open_requests(
@@ -753,10 +754,6 @@ class LedgerTransaction(LedgerView):
         self.tables.update(schema.chain_head, (LEDGER_ID,), values)
 
 
-class HeadMoved(Exception):
-    """Raised when others have written since a transaction was computed; nothing was written."""
-
-
 _Written = tuple[Head, tuple[Answered, ...]]
 """Where a transaction leaves the chains, and what it writes by name."""
 
@@ -780,6 +777,7 @@ class Ledger:
         `archive` is where rows lie that have left the log; without it they cannot be read.
         """
         self.store = store
+        self._late = store if isinstance(store, HeldLate) else None
         self.host = host
         self.archive = archive or NO_ARCHIVE
         self.kept: dict[Any, Any] = {}
@@ -846,26 +844,31 @@ class Ledger:
 
     @contextmanager
     def optimistic_transaction(
-        self, still: Callable[[LedgerView], bool] = lambda _: True
+        self,
+        still: Callable[[], Sequence[Expected]] = tuple,
+        questions: Callable[[], Questions] = lambda: NO_QUESTIONS,
     ) -> Iterator[LedgerTransaction]:
         """Open a writing transaction that holds the head only while it is written.
 
         The block computes it on a snapshot. When the block has ended, the head is locked and must
-        stand where the snapshot had it, and `still` is asked again; then the transaction is written
-        and committed (decision kernel/0255). Where the store cannot lock its head late, this is
-        `transaction`.
+        stand where the snapshot had it, and so must the rows that `still` returns; then the
+        transaction is written and committed (decision kernel/0255). The answers to `questions`
+        come with the snapshot. Where the store cannot lock its head late, this is `transaction`.
 
         Raises:
             HeadMoved: others have written meanwhile, so nothing was written; compute it again.
             LedgerUnavailable: when the lock was not had in time.
             CommitOutcomeUnknown: when COMMIT failed (K25).
         """
-        if not isinstance(self.store, HeldLate):
+        store = self._late
+        if store is None:
             with self.transaction() as transaction:
                 yield transaction
             return
         known = self._expect_sound()
-        with self._note_commit() as commit, self.store.turn() as turn:
+        joined, others = questions()
+        asked = Questions(joined, (*others, *ASKED_BY_EACH))
+        with self._note_commit() as commit, store.turn(asked) as turn:
             buffer = BufferedTables(with_archive(turn.snapshot, self.archive))
             transaction = LedgerTransaction(buffer, self.host, self.kept)
             self._compare(turn.snapshot, transaction.head_now, known)
@@ -874,12 +877,9 @@ class Ledger:
             commit.is_computed = True
             transaction.write_head()
             commit.summary = self._commit_summary(transaction, buffer)
-            changes = buffer.changes()
-            tables = turn.hold()
-            now = LedgerView(with_archive(tables, self.archive))
-            if now.head() != before or not still(now):
-                raise HeadMoved
-            write(changes, tables)
+            head = {name: getattr(before, name) for name in Head.__slots__}
+            expected = [(schema.chain_head, {"ledger_id": LEDGER_ID, **head}), *still()]
+            write(buffer.changes(), turn.hold(expected))
 
     @contextmanager
     def view(self) -> Iterator[LedgerView]:
@@ -1024,6 +1024,12 @@ def _write_genesis(tables: Tables) -> None:
             "record": canonicalize(_GENESIS_RECORD),
         },
     )
+
+
+def requests_query(queue: str, item_key: str, *, is_open: bool) -> TableQuery:
+    """Return the query of the requests for an item that have no outcome, or that have one."""
+    where = {"queue": queue, "open": int(is_open), "item_key": item_key}
+    return TableQuery(schema.outbox, where, order_by="request_sequence")
 
 
 def _open_of(queue: str | None) -> TableQuery:

@@ -14,12 +14,12 @@ Shards and places in mailboxes are beside the log, like the head: they say who m
 what was decided. Verification does not look at them, and a rebuild does not fold them.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.store.tables import Expected, Row, TableQuery
 from kernel.values.errors import LedgerUnavailable
 
 NOBODY = ""
@@ -180,11 +180,9 @@ def _fence_of(row: Row) -> Fence:
     return Fence(row["shard"], row["epoch"], row["owner"])
 
 
-def hold_all(view: LedgerView, fences: Collection[Fence]) -> bool:
-    """Tell, by one look, whether every one of these shards is still held under its epoch."""
-    numbers = [fence.shard for fence in fences]
-    rows = view.tables.scan(TableQuery(schema.shard_epochs, any_of=("shard", numbers)))
-    return {_fence_of(row) for row in rows} == set(fences)
+def rows_while_held(fences: Iterable[Fence]) -> list[Expected]:
+    """Return what the rows of shards hold while each is held under its epoch."""
+    return [(schema.shard_epochs, asdict(fence)) for fence in fences]
 
 
 def consumed_position(view: LedgerView, session_id: str) -> Position | None:

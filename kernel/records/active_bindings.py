@@ -13,6 +13,7 @@ the transaction itself has written of bindings is laid over the answer (`match_a
 import threading
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
@@ -72,7 +73,7 @@ class ActiveBindings:
         self._known = set[str]()
         """Every binding, active or not."""
 
-        self._sequence: int | None = None
+        self.sequence: int | None = None
         """The place up to which the log was read; None before anything was."""
 
         self._unsettled = set[str]()
@@ -95,13 +96,13 @@ class ActiveBindings:
     def catch_up(self, view: LedgerView) -> None:
         """Read what was written since the last time, or everything at the first."""
         head = view.head().ec_sequence_number
-        if self._sequence == head:
+        if self.sequence == head:
             return
         written = (
-            _all(view) if self._sequence is None else self._written_bindings(view, self._sequence)
+            _all(view) if self.sequence is None else self._written_bindings(view, self.sequence)
         )
         self._read_anew(view, written)
-        self._sequence = head
+        self.sequence = head
 
     def catch_up_to_beginning(self, transaction: LedgerTransaction, own: Iterable[str]) -> None:
         """Read what was written until a transaction began; `own` is what it wrote itself.
@@ -109,7 +110,7 @@ class ActiveBindings:
         One that began before the place that is known changes nothing: others have written since,
         so it is going to be undone.
         """
-        begun, known = transaction.begun_at_sequence, self._sequence
+        begun, known = transaction.begun_at_sequence, self.sequence
         if known is not None and (known > begun or (known == begun and not self._unsettled)):
             return
         if known is None or begun - known > SNAPSHOT_OPERATIONS_MAX:
@@ -120,7 +121,7 @@ class ActiveBindings:
             written = self._noted_bindings(transaction, known, begun)
         self._unsettled |= self._read_anew(transaction, [*written, *self._unsettled])
         self._unsettled &= {*own}
-        self._sequence = begun
+        self.sequence = begun
 
     def own(self, transaction: LedgerTransaction) -> dict[str, _Read | None]:
         """Return the bindings that a transaction has written so far, as they stand in it."""
@@ -185,6 +186,21 @@ def read_active_bindings(ledger: Ledger) -> None:
     with ledger.view() as view:
         bindings.catch_up(view)
     ledger.kept.setdefault(ActiveBindings, bindings)
+
+
+def effects_to_come(kept: Mapping[Any, Any]) -> list[TableQuery]:
+    """Return what the next transaction asks to catch up, where this process has asked before."""
+    bindings: ActiveBindings | None = kept.get(ActiveBindings)
+    sequence = None if bindings is None else bindings.sequence
+    return [] if sequence is None else [_page_after(sequence)]
+
+
+def catch_up_at_beginning(transaction: LedgerTransaction) -> None:
+    """Read what was written until a transaction began, in which nothing was written yet."""
+    bindings: ActiveBindings | None = transaction.kept.get(ActiveBindings)
+    if bindings is not None:
+        with bindings.turn:
+            bindings.catch_up_to_beginning(transaction, ())
 
 
 def match_at_head(transaction: LedgerTransaction, fields: Mapping[str, str]) -> list[ActiveBinding]:
@@ -273,14 +289,21 @@ def _all(view: LedgerView) -> Iterator[str]:
         after = page[-1]["node_id"]
 
 
+def _page_after(sequence: int) -> TableQuery:
+    return TableQuery(
+        schema.applied_effects,
+        columns=_EFFECT,
+        order_by="ec_sequence_number",
+        after=sequence,
+        limit=PAGE_ROWS,
+    )
+
+
 def _effects_after(view: LedgerView, sequence: int) -> Iterator[list[tuple[int, str, str]]]:
     """Yield the place, the store and the record of each effect after a sequence, in pages."""
     table = schema.applied_effects
     while True:
-        query = TableQuery(
-            table, columns=_EFFECT, order_by="ec_sequence_number", after=sequence, limit=PAGE_ROWS
-        )
-        page = view.tables.scan(query)
+        page = view.tables.scan(_page_after(sequence))
         if len(page) < PAGE_ROWS:
             yield [(at, store, key) for at, store, key in page]
             return

@@ -6,13 +6,16 @@ for a limit that nobody set. A quota that is exceeded and let pass has one alert
 budget one a run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlalchemy import Table
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.store.buffer import BufferedTables, query_ahead
 from kernel.ledger.store.keys import key_names
+from kernel.ledger.store.tables import Joined
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.recomputes import RECALCULATE
@@ -22,6 +25,9 @@ from kernel.values.host import iso_time
 
 ALERT = "quota_exceeded_alert"
 _DAY_CHARS = len("2000-01-01")
+_DAILY = schema.daily_operation_counts
+_COUNTED = "the newest counts of days that were touched"
+_COUNTED_MAX = 64
 
 
 def day_of(time_us: int) -> str:
@@ -41,7 +47,7 @@ def run_of(envelope: Envelope) -> str | None:
 
 def operations_of_day(view: LedgerView, time_us: int, operation_kind: str) -> int:
     """Return how many operations of a kind the day of a time has had."""
-    return _count_of(view, schema.daily_operation_counts, day_key(time_us, operation_kind))
+    return _count_of(view, _DAILY, day_key(time_us, operation_kind))
 
 
 def operations_of_run(view: LedgerView, run: str) -> int:
@@ -59,14 +65,28 @@ def count_operation(operation: AppliedOperation) -> None:
     governance, amount = governance_of(transaction), len(envelope.target_refs) if is_page else 1
     # The time of applying begins with its day.
     kind, day = envelope.operation_kind, operation.applied_at[:_DAY_CHARS]
-    daily = schema.daily_operation_counts
     about: Document = {"operation_kind": kind, "day": day}
-    _count(transaction, daily, f"{day}|{kind}", governance.quota_of(kind), amount, about, emit)
+    _count(transaction, _DAILY, f"{day}|{kind}", governance.quota_of(kind), amount, about, emit)
     budget = governance.per_run_write_budget
     run = None if budget is None else run_of(envelope)
     if budget is not None and run is not None:
         counts = schema.run_operation_counts
         _count(transaction, counts, run, budget, amount, {"run_id": run}, emit)
+
+
+def note_counted(transaction: LedgerTransaction) -> None:
+    """Keep which counts of its day a transaction has touched, for `counts_to_come`."""
+    tables = transaction.tables
+    if isinstance(tables, BufferedTables):
+        counted: dict[str, None] = transaction.kept.setdefault(_COUNTED, {})
+        counted |= dict.fromkeys(str(key) for (key,) in tables.buffered_rows(_DAILY))
+        for key in list(counted)[:-_COUNTED_MAX]:
+            del counted[key]
+
+
+def counts_to_come(kept: Mapping[Any, Any]) -> Joined:
+    """Return the query of the counts that transactions have touched of late: the next may too."""
+    return Joined(query_ahead(_DAILY, "day_and_kind", kept.get(_COUNTED, ())))
 
 
 def _count_of(view: LedgerView, table: Table, key: str) -> int:

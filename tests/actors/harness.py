@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
@@ -17,8 +17,17 @@ from actors.sessions.runtime import SessionLimits, SessionRuntime
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.store.keys import key_names
 from kernel.ledger.store.memory import MemoryStore
-from kernel.ledger.store.tables import Store, TableQuery, Tables, WriterTurn
+from kernel.ledger.store.tables import (
+    Expected,
+    HeadMoved,
+    Store,
+    TableQuery,
+    Tables,
+    WriterTurn,
+    has_values,
+)
 from kernel.transaction.kernel import Kernel
 from kernel.values.errors import CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
 from tests.kernel.build import FakeHost
@@ -112,16 +121,21 @@ class LateStore(ScriptedStore):
         self.turns = 0
 
     @contextmanager
-    def turn(self) -> Iterator[WriterTurn]:
+    def turn(self, *_: object) -> Iterator[WriterTurn]:
         self.turns += 1
         meanwhile = self.meanwhile.popleft() if self.meanwhile else None
         with ExitStack() as opened:
             snapshot = opened.enter_context(self.inner.view())
 
-            def hold() -> Tables:
+            def hold(expected: Sequence[Expected]) -> Tables:
                 if meanwhile is not None:
                     meanwhile()
-                return opened.enter_context(self.transaction())
+                tables = opened.enter_context(self.transaction())
+                for table, row in expected:
+                    there = tables.get(table, *(row[name] for name in key_names(table)))
+                    if there is None or not has_values(there, row):
+                        raise HeadMoved
+                return tables
 
             yield WriterTurn(cast("Tables", snapshot), hold)
 

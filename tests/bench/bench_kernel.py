@@ -43,6 +43,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.schema import metadata
 from kernel.ledger.shards import create_shards, shards_of, take_shards
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import Store
 from kernel.model.result import SubmissionResult
 from kernel.transaction.kernel import Kernel
 from kernel.verify.links import walk_log
@@ -70,12 +71,12 @@ UNCOUNTED_TABLES = ("chain_head", "policy_snapshots", "shard_epochs", "gateway_k
 
 
 class Run:
-    """One ledger in a new file, and what works on it."""
+    """One ledger, in a new file unless a store is given, and what works on it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: Store | None = None) -> None:
         host = system_host()
         self.path = folder / "ledger.db"
-        self.ledger = Ledger.create(SqliteStore(self.path), host)
+        self.ledger = Ledger.create(store or SqliteStore(self.path), host)
         self.committer = Committer(self.ledger, Kernel(), Orchestrator(host))
         # As a gateway does it: whatever is written is held against the epoch of its shard.
         held_shards = HeldShards(SHARDS_DEFAULT)

@@ -6,7 +6,7 @@ With `CHAOS_TRUSTING` it has a defect that a run must find.
 import os
 from contextlib import suppress
 
-from kernel.ledger.postgres.connection import Connection
+from kernel.ledger.postgres.connection import Statement
 from kernel.ledger.postgres.store import PostgresStore
 from kernel.values.errors import CommitOutcomeUnknown
 from tests.chaos import witness
@@ -18,9 +18,9 @@ def take_unknown_commits_for_success() -> None:
     """Answer as if a COMMIT whose answer was lost had been carried out."""
     commit = PostgresStore._commit  # noqa: SLF001 - the defect is put in its place
 
-    def trusting(store: PostgresStore, writer: Connection) -> None:
+    def trusting(store: PostgresStore, gathered: list[Statement]) -> None:
         with suppress(CommitOutcomeUnknown):
-            commit(store, writer)
+            commit(store, gathered)
 
     PostgresStore._commit = trusting  # type: ignore[method-assign, assignment]  # noqa: SLF001 - likewise
 

@@ -1,21 +1,22 @@
 """A transaction that is computed on a snapshot is written as if nobody else had been there."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 
 import pytest
 
 from kernel.ledger import schema
-from kernel.ledger.ledger import HeadMoved, Ledger
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
     Position,
     create_ledger_id,
     create_shards,
-    hold_all,
     record_consumed,
+    rows_while_held,
     shards_of,
     take_shards,
 )
+from kernel.ledger.store.tables import HeadMoved
 from kernel.transaction.kernel import Kernel
 from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.verify import verify
@@ -145,7 +146,7 @@ def test_a_shard_that_changed_hands_beside_the_head_is_found_under_the_lock(on_p
             tables.update(schema.shard_epochs, (1,), {"epoch": 9})
 
     with pytest.raises(HeadMoved):
-        submit_computed(ledger, "a", take_past_the_head, still=lambda view: hold_all(view, fences))
+        submit_computed(ledger, "a", take_past_the_head, still=lambda: rows_while_held(fences))
     assert operations(ledger) == []
 
 
@@ -158,6 +159,21 @@ def test_nothing_is_sent_between_the_lock_of_the_head_and_the_rows(on_postgres):
     [locked] = [at for at, sql in enumerate(sent) if "FOR UPDATE" in sql]
     reads = [sql for sql in sent[locked + 1 : sent.index("COMMIT")] if sql.startswith("SELECT")]
     assert reads == [], "the lock returns the head"
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_who_waits_for_the_head_begins_anew_and_compares_it_then(on_postgres, monkeypatch, writes):
+    ledger, other, _ = on_postgres
+    monkeypatch.setattr("kernel.ledger.postgres.store.LOOK_EACH_MS", 20)
+    refusal = pytest.raises(HeadMoved) if writes else nullcontext()
+    with ThreadPoolExecutor() as threads, refusal:
+        with other.transaction() as transaction:
+            waiting = threads.submit(submit_computed, ledger, "a")
+            assert not wait([waiting], timeout=0.2).done, "the head is held"
+            if writes:
+                submit_in(transaction, "b")
+        waiting.result(20)
+    assert len(operations(ledger)) == 1
 
 
 def test_who_waits_too_long_for_a_turn_computes_all_the_same(on_postgres, monkeypatch):
@@ -201,7 +217,7 @@ def test_a_failed_commit_has_an_unknown_outcome_and_the_next_turn_works(
     writers = []
 
     def look(sql):
-        if "pg_advisory_xact_lock" in str(sql):
+        if "LOCK TABLE ledger_ids" in sql:
             writers.append(connections.last)
 
     connections.before = look

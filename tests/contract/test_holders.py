@@ -85,7 +85,7 @@ def test_who_misses_its_turn_ends_a_dead_process_that_has_it(stores, monkeypatch
         with holder.turn() as turn:
             with waiting.turn():
                 pass
-            turn.hold()
+            turn.hold([(schema.shard_epochs, {"shard": 1, "epoch": 1})])
 
     with pytest.raises(LedgerUnavailable):
         compute_beside_a_dead_one()

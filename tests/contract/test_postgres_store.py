@@ -336,7 +336,13 @@ def test_what_bounds_a_wait_is_what_the_server_was_told(store, connections):
     assert (writer["statement_timeout"], reader["statement_timeout"]) == ("0", "0")
 
 
-def test_who_waits_for_the_head_while_the_tables_go_forward_is_refused(postgres_empty_url):
+def add_in_turn(store, name):
+    with store.turn() as turn:
+        turn.hold([]).insert_many(schema.nodes, [node(name)])
+
+
+@pytest.mark.parametrize("add", [add, add_in_turn])
+def test_who_waits_for_the_head_while_the_tables_go_forward_is_refused(postgres_empty_url, add):
     waiting = PostgresStore(postgres_empty_url)
     Ledger.create(waiting, FakeHost().host)
     for number in range(8):  # so often that the statements are prepared

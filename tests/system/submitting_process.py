@@ -8,9 +8,9 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from kernel.ledger.ledger import HeadMoved, Ledger
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
-from kernel.ledger.store.tables import Store
+from kernel.ledger.store.tables import HeadMoved, Store
 from kernel.model.result import SubmissionResult
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import digest

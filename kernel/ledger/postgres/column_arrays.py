@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from psycopg import DataError
-from psycopg.adapt import Dumper
-from psycopg.pq import Format
 
 _NULL: Final = struct.pack("!i", -1)
 _NUMBER: Final = struct.Struct("!iq")
@@ -26,16 +24,6 @@ class ColumnArray:
 
     def __init__(self, encoded: bytes) -> None:
         self.encoded = encoded
-
-
-class ColumnArrayDumper(Dumper):
-    """Sends a column's array; the statement says of which type it is."""
-
-    format = Format.BINARY
-
-    def dump(self, obj: ColumnArray) -> bytes:
-        """Return what was encoded already."""
-        return obj.encoded
 
 
 def column_array(type_name: str, values: Sequence[Any]) -> ColumnArray:

@@ -20,17 +20,21 @@ and the server then says that it committed; given up here, its outcome is unknow
 process that stops while the server sends it more than the socket holds; an operator has to end it.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+import select
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.generators import fetch_many, send
+from psycopg.pq import Format
 
-from kernel.ledger.postgres.column_arrays import ColumnArray, ColumnArrayDumper
+from kernel.ledger.postgres.column_arrays import ColumnArray
 from kernel.values.errors import LedgerUnavailable
 
 RV = TypeVar("RV")
@@ -54,6 +58,21 @@ _OF_PRIMARIES = ("primary", "read-write")
 """What a URL may ask for of a server that is written to."""
 
 
+Statement = tuple[str, Sequence[Any]]
+"""A text with the driver's marks, and its values."""
+
+
+class Reply(NamedTuple):
+    """What the server answered to a statement."""
+
+    rows: list[tuple[Any, ...]]
+    status: str
+    """What it calls what it did, such as ``COMMIT``."""
+
+
+_DONE = frozenset({psycopg.pq.ExecStatus.COMMAND_OK, psycopg.pq.ExecStatus.TUPLES_OK})
+
+
 class Silences:
     """How often a connection of one store was given up because no reply came."""
 
@@ -73,29 +92,65 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """How many there were when this one was opened."""
 
     _rollback_sent = False
-    _sent_on: AbstractContextManager[psycopg.Pipeline] | None = None
-    """The driver's pipeline, while replies are still to come."""
 
-    is_spoilt = False
-    """Whether some of what was sent ahead was refused. The driver may then take a statement for
-    prepared that the server has passed over, so that the connection is used no more."""
+    def __init__(self, pgconn: psycopg.pq.abc.PGconn, *arguments: Any, **options: Any) -> None:
+        super().__init__(pgconn, *arguments, **options)
+        self._names: dict[str, bytes] = {}
+        """The names that the server has for statements that `exchange` has sent."""
 
-    def send_ahead(self) -> None:
-        """Send statements without waiting for their replies from now on."""
-        if self._sent_on is None:
-            pipeline = self.pipeline()
-            pipeline.__enter__()
-            self._sent_on = pipeline
+        self._named = 0
+        self.refused_at: int | None = None
+        """Which of the last statements the server refused, -1 where nothing was sent; None where it
+        refused none, or that is not known."""
 
-    def await_replies(self) -> None:
-        """Wait for the replies to all that was sent; raises the first error among them."""
-        if self._sent_on is not None:
-            pipeline, self._sent_on = self._sent_on, None
-            try:
-                pipeline.__exit__(None, None, None)
-            except psycopg.Error:
-                self.is_spoilt = True
-                raise
+    def exchange(self, statements: Sequence[Statement]) -> list[Reply]:
+        """Send statements in one message and return their replies.
+
+        Nothing is sent where the server is known to have ended the session. Behind a statement that
+        the server refuses it passes over the rest.
+
+        Raises:
+            psycopg.Error: that of the first statement that was refused.
+            UnicodeEncodeError: a text has half of a surrogate pair; nothing was sent.
+        """
+        self.refused_at = -1
+        values = [[*map(_encoded, values)] for _, values in statements]
+        said = select.poll()
+        said.register(self.pgconn.socket, select.POLLIN)
+        while said.poll(0):
+            # Unasked the server says why it ends a session, and nothing has to be sent then.
+            self.pgconn.consume_input()
+        self.refused_at = None
+        pgconn, new = self.pgconn, dict[str, bytes]()
+        sent: list[str] = []
+        """Of each reply that comes the text that it prepares, empty where it answers."""
+
+        pgconn.enter_pipeline_mode()
+        for (text, _), encoded in zip(statements, values, strict=True):
+            name = self._names.get(text) or new.get(text)
+            if name is None:
+                self._named += 1
+                name = new[text] = b"rotulus_%d" % self._named
+                pgconn.send_prepare(name, _with_numbers(text))
+                sent.append(text)
+            contents, formats = [each for each, _ in encoded], [each for _, each in encoded]
+            pgconn.send_query_prepared(name, contents, formats, Format.BINARY)
+            sent.append("")
+        pgconn.pipeline_sync()
+        results = self.wait(_results(pgconn, len(sent)))
+        loading = Transformer(self)
+        replies: list[Reply] = []
+        for text, result in zip(sent, results, strict=False):
+            if result.status not in _DONE:
+                self.refused_at = len(replies)
+                raise psycopg.errors.error_from_result(result)
+            if text:
+                self._names[text] = new[text]
+                continue
+            loading.set_pgresult(result)
+            rows = loading.load_rows(0, result.ntuples, tuple)
+            replies.append(Reply(rows, (result.command_status or b"").decode()))
+        return replies
 
     def send_rollback(self) -> None:
         """End a transaction that has only read; the next to use the connection awaits the reply."""
@@ -130,6 +185,46 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             self.pgconn.finish()
             self.silences.count += 1
             raise psycopg.OperationalError("the server has not replied in time") from error
+
+
+def _results(pgconn: psycopg.pq.abc.PGconn, count: int) -> PQGen[list[psycopg.pq.abc.PGresult]]:
+    """Return the results of so many statements of a pipeline, which ends here.
+
+    Where the server ends the session, the last of them is why.
+    """
+    results: list[psycopg.pq.abc.PGresult] = []
+    try:
+        yield from send(pgconn)
+        for _ in range(count):
+            results += yield from fetch_many(pgconn)
+        # The mark behind them.
+        yield from fetch_many(pgconn)
+    except psycopg.OperationalError:
+        if not results or results[-1].status in _DONE:
+            raise
+    else:
+        pgconn.exit_pipeline_mode()
+    return results
+
+
+def _encoded(value: Any) -> tuple[bytes | None, Format]:
+    """Return a value as it is sent: of a text and of a number the server knows the type."""
+    if value is None or isinstance(value, bytes):
+        return value, Format.BINARY
+    if isinstance(value, ColumnArray):
+        return value.encoded, Format.BINARY
+    content = str(value).encode()
+    if 0 in content:
+        raise psycopg.DataError("a text holds U+0000")
+    return content, Format.TEXT
+
+
+@cache
+def _with_numbers(text: str) -> bytes:
+    """Return a text with the marks that the server reads."""
+    parts = text.split("%s")
+    numbered = (f"${place}{part}" for place, part in enumerate(parts[1:], start=1))
+    return "".join((parts[0], *numbered)).encode()
 
 
 def connect(
@@ -173,7 +268,6 @@ def connect(
             application_name="rotulus",
             options=f"{own_options} {ours}".strip(),
         )
-    connection.adapters.register_dumper(ColumnArray, ColumnArrayDumper)
     connection.reply_max_s = REPLY_MAX_S
     connection.silences = silences or Silences()
     connection.silences_before = before

@@ -24,7 +24,7 @@ FROM pg_stat_activity JOIN pg_locks USING (pid)
 WHERE granted AND datname = current_database() AND pid <> pg_backend_pid()
   AND (relation = 'chain_head'::regclass
          AND backend_xid IS NOT NULL AND wait_event_type IS DISTINCT FROM 'Lock'
-       OR locktype = 'advisory' AND classid = 'chain_head'::regclass AND objsubid = 2)
+       OR relation = 'ledger_ids'::regclass AND mode = 'ShareUpdateExclusiveLock')
 """
 """Sessions that have locked the row or the turn, and wait for no lock themselves for the row."""
 

@@ -3,7 +3,8 @@
 - The row of the chain head is locked before anything else (while there is none yet, an advisory
   lock). Behind it writers take turns, so READ COMMITTED is enough: a statement sees what was
   committed before the lock was granted (decision kernel/0054). A transaction that is computed on a
-  snapshot locks it when everything is ready to be written (decision kernel/0255).
+  snapshot locks it when everything is ready to be written (decision kernel/0255): one message opens
+  the snapshot and asks what is known to be needed, one locks, compares, writes and commits.
 - An error inside a transaction makes PostgreSQL refuse the rest of it, so duplicates must not be
   errors: an insert asks for nothing to be done on a conflict and counts, and what may take the
   unique value of another row runs under a savepoint of its own.
@@ -17,7 +18,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -29,10 +30,13 @@ from kernel.ledger.head_watch import Ahead, HeadLook
 from kernel.ledger.ledger import Head
 from kernel.ledger.postgres import catalog as postgres_catalog
 from kernel.ledger.postgres import connection as postgres_connection
+from kernel.ledger.postgres.ahead import AheadRows, expectations, joined_statement
 from kernel.ledger.postgres.column_arrays import column_array
 from kernel.ledger.postgres.connection import (
     Connection,
+    Reply,
     Silences,
+    Statement,
     close_on_failure,
     connect,
     place_of,
@@ -56,8 +60,13 @@ from kernel.ledger.store.catalog import ContentReport, StorageFault, refuse_diff
 from kernel.ledger.store.keys import column_names, values_getter
 from kernel.ledger.store.sql_tables import SqlTables
 from kernel.ledger.store.tables import (
+    NO_QUESTIONS,
     DuplicateKey,
+    Expected,
+    HeadMoved,
+    Joined,
     MissingReference,
+    Questions,
     Row,
     TableQuery,
     WriterTurn,
@@ -76,39 +85,45 @@ CONNECTIONS_LEAST = 2
 READER_WAIT_S = 10.0
 IDLE_READERS_MAX = 8
 
-_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {ms}"
-"""In one message, which costs one round trip, as does the other."""
+_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_WAIT_FOR_LOCKS = "SET LOCAL lock_timeout = {ms}"
 
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _NEWEST_OF_KIND = (
     "(SELECT coalesce(max(receipt_sequence), 0) FROM receipts WHERE receipt_kind = '{}')"
 )
-_PREPARE_LOOK = (
-    "PREPARE rotulus_look (bigint, bigint) AS SELECT"  # noqa: S608 - names of this module alone
-    f" {', '.join(Head.__slots__)},"
-    " (SELECT row_hash FROM kernel_event_log WHERE ec_sequence_number = $1),"
-    " (SELECT receipt_hash FROM receipts WHERE receipt_sequence = $2),"
+_LOOK = (
+    f"SELECT {', '.join(Head.__slots__)},"  # noqa: S608 - names of this module alone
+    " (SELECT row_hash FROM kernel_event_log WHERE ec_sequence_number = {}),"
+    " (SELECT receipt_hash FROM receipts WHERE receipt_sequence = {}),"
     f" {_NEWEST_OF_KIND.format(WENT_BACK)} > {_NEWEST_OF_KIND.format(ACCEPTED)} FROM chain_head"
 )
+_PREPARE_LOOK = f"PREPARE rotulus_look (bigint, bigint) AS {_LOOK.format('$1', '$2')}"
 """In a statement of its own for each connection, so that no snapshot pays for planning it."""
 
-_LOCK_HEAD = (
+_LOOK_IN_TURN = _LOOK.format("%s", "%s")
+
+_HEAD = (
     "SELECT obj_description('chain_head'::regclass, 'pg_class'),"  # noqa: S608 - as above
-    f" {', '.join(column_names(chain_head))} FROM chain_head FOR UPDATE"
+    f" {', '.join(column_names(chain_head))} FROM chain_head"
 )
 """Returns the version of the tables, which may have been migrated meanwhile, and the head's row."""
+
+_LOCK_HEAD = f"{_HEAD} FOR UPDATE"
 
 _LOCK_UNFOUNDED = "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::bigint)"
 
 TURN_WAIT_MS = 1000
 """How long a writer waits for its turn, longer than a batch should take, before it goes without."""
 
-_BEGIN_TURN = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {wait_ms};"
-    " SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::int, 1);"
-    " SET LOCAL lock_timeout = {look_ms}"
-)
+_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
+_TAKE_TURN = "LOCK TABLE ledger_ids IN SHARE UPDATE EXCLUSIVE MODE"
+"""A table that is written once in a ledger's life stands for the turn. To lock it takes no
+snapshot, so that the one that follows has what the writer before has committed."""
+
+_KEEP_VERSION = "LOCK TABLE chain_head IN ROW SHARE MODE"
+"""Waits for a migration, likewise before there is a snapshot."""
 
 LOOK_EACH_MS = 250
 """After how long a writer that waits for the head looks who holds it."""
@@ -139,17 +154,24 @@ class PostgresTables(SqlTables):
         *,
         ahead: Ahead | None = None,
         head: Row | None = None,
+        gathered: list[Statement] | None = None,
     ) -> None:
         super().__init__(connection, texts)
-        self._sends_ahead = False
-        self._prefetched: dict[tuple[str, Sequence[Any]], list[tuple[Any, ...]]] = {}
-        """The answers to what was asked ahead of need, by statement and values."""
+        self._gathers = False
+        self.gathered: list[Statement] = [] if gathered is None else gathered
+        """What is sent with the next question, or with COMMIT."""
+
+        self._ahead = AheadRows()
 
         self.ahead = ahead
         """The look at the head that came with the snapshot."""
 
-        self._head = head
-        """The row of the head as the lock showed it, until it is written."""
+        self.head = head
+        """The row of the head as it was read first, until it is written."""
+
+    def use(self, connection: Connection) -> None:
+        """Run on this connection from now on."""
+        self._connection = connection
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
@@ -171,17 +193,15 @@ class PostgresTables(SqlTables):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Send what is written inside without waiting for replies (decision kernel/0301).
+        """Gather what is written inside (decision kernel/0301).
 
-        The next question or COMMIT waits for them, and raises the first error among them.
+        The next question or COMMIT sends it, and raises the first error among the replies.
         """
-        with _translate_driver_errors(self._connection):
-            self._connection.send_ahead()
-        self._sends_ahead = True
+        self._gathers = True
         try:
             yield
         finally:
-            self._sends_ahead = False
+            self._gathers = False
 
     def put_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add or replace rows with one statement."""
@@ -195,13 +215,21 @@ class PostgresTables(SqlTables):
         columns = zip(*map(values_getter(names), rows), strict=True)
         with _translate_driver_errors(self._connection):
             arrays = [*map(column_array, types, columns)]
-        self._execute(sql, arrays)
+        self._send(sql, arrays)
 
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
-        if table is chain_head and self._head is not None:
-            return self._head.copy()
-        return super().get(table, *key)
+        if table is chain_head and self.head is not None:
+            return self.head.copy()
+        known = self._ahead.row(table, key)
+        return super().get(table, *key) if known is None else _first_row(table, known)
+
+    def scan(self, query: TableQuery) -> list[Any]:
+        """Return the rows of a query, or tuples of values where it names columns."""
+        known = self._ahead.rows(query)
+        if known is None:
+            return super().scan(query)
+        return [dict(zip(column_names(query.table), row, strict=True)) for row in known]
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
@@ -213,17 +241,18 @@ class PostgresTables(SqlTables):
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
         if table is chain_head:
-            self._head = None
+            self.head = None
         sql = self._with_driver_marks(statements.update_sql(table, tuple(values)))
         may_collide = not unique_columns(table).isdisjoint(values)
         self._write(sql, (*values.values(), *key), may_collide=may_collide)
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        self._execute(self._with_driver_marks(statements.delete_sql(table)), key)
+        self._send(self._with_driver_marks(statements.delete_sql(table)), key)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
+        self._ahead = AheadRows()
         return self._execute(
             self._with_driver_marks(statements.delete_before_sql(table, column)), (bound,)
         ).rowcount
@@ -260,28 +289,37 @@ class PostgresTables(SqlTables):
         with _translate_driver_errors(self._connection):
             return postgres_catalog.content_faults(self._connection)
 
-    def prefetch(self, queries: Iterable[TableQuery]) -> None:
-        """Ask in one round trip what is going to be asked for in this snapshot.
+    def prefetch(self, queries: Sequence[TableQuery]) -> None:
+        """Ask in one round trip what is going to be asked for in this snapshot."""
+        named = (query for query in queries if query.any_of is not None and query.any_of[1])
+        joined = [Joined(query) for query in named if self._ahead.rows(query) is None]
+        others = [query for query in queries if query.any_of is None]
+        others = [query for query in others if self._statement(query) not in self._ahead.answers]
+        questions = Questions(joined, others)
+        asking = self.statements_ahead(questions)
+        if asking:
+            with _translate_driver_errors(self._connection):
+                gathered = self._take_gathered()
+                replies = self._connection.exchange([*gathered, *asking])
+            self.learn(questions, replies[len(gathered) :])
 
-        Of a query with more values than one statement takes and a limit the first part is asked.
-        """
-        statements_ahead = [
-            (sql, values if query.limit is None else (*values, query.limit))
-            for query in queries
-            for sql, values in self._statements(query)
-        ]
-        if not statements_ahead:
-            return
-        with _translate_driver_errors(self._connection), self._connection.pipeline():
-            cursors = [
-                self._connection.execute(sql, values, binary=True)
-                for sql, values in statements_ahead
-            ]
-        for statement, cursor in zip(statements_ahead, cursors, strict=True):
-            self._prefetched[statement] = cursor.fetchall()
+    def statements_ahead(self, questions: Questions) -> list[Statement]:
+        """Return what asks questions, for `learn` to take the replies."""
+        return [*map(joined_statement, questions.joined), *map(self._statement, questions.others)]
+
+    def learn(self, questions: Questions, replies: Sequence[Reply]) -> None:
+        """Keep the replies to `statements_ahead`."""
+        joined, others = questions
+        self._ahead.learn(joined, [reply.rows for reply in replies[: len(joined)]])
+        for query, reply in zip(others, replies[len(joined) :], strict=True):
+            self._ahead.answers[self._statement(query)] = reply.rows
+
+    def _statement(self, query: TableQuery) -> tuple[str, tuple[Any, ...]]:
+        [(sql, values)] = self._statements(query)
+        return sql, values if query.limit is None else (*values, query.limit)
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        known = self._prefetched.get((sql, values)) if self._prefetched else None
+        known = self._ahead.answers.get((sql, tuple(values))) if self._ahead.answers else None
         if known is not None:
             return known
         try:
@@ -298,10 +336,21 @@ class PostgresTables(SqlTables):
         # None of the texts holds another of these signs.
         return sql.replace("?", "%s")
 
+    def _send(self, sql: str, values: Sequence[Any]) -> None:
+        self.gathered.append((sql, values))
+        if not self._gathers:
+            with _translate_driver_errors(self._connection):
+                self._connection.exchange(self._take_gathered())
+
+    def _take_gathered(self) -> list[Statement]:
+        gathered = [*self.gathered]
+        self.gathered.clear()
+        return gathered
+
     def _execute(self, sql: str, values: Sequence[Any] | None = None) -> Cursor:
         with _translate_driver_errors(self._connection):
-            if not self._sends_ahead:
-                self._connection.await_replies()
+            if self.gathered:
+                self._connection.exchange(self._take_gathered())
             return self._connection.execute(sql, values, binary=True)
 
 
@@ -367,50 +416,60 @@ class PostgresStore:
             raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
         with self._lock:
             tables = self._begin_writing()
-            with self._commit_at_end():
+            with self._undo_on_failure():
                 yield tables
+                self._commit(tables.gathered)
 
     @contextmanager
-    def turn(self) -> Iterator[WriterTurn]:
+    def turn(self, questions: Questions = NO_QUESTIONS) -> Iterator[WriterTurn]:
         """Open a writing transaction that holds the head only while it is written.
 
-        The turn is an advisory lock, and a courtesy: who does not get it in time computes all the
-        same, and the head decides whose transaction counts (decision kernel/0255).
+        The turn is a lock that nothing rests on: who does not get it in time computes all the same,
+        and the head decides whose transaction counts (decision kernel/0255). What is written goes
+        in one message with the lock of the head, the comparison and COMMIT.
         """
         if self._read_only:
             raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
+        written: list[Statement] = []
+
+        def hold(expected: Sequence[Expected]) -> PostgresTables:
+            written.extend(expectations(expected))
+            return PostgresTables(self._begun(), self._texts, gathered=written)
+
         with self._lock:
             self._settle_now()
-            if not self._reading.acquire(blocking=False):
-                # Whoever reads holds up nobody who writes.
-                tables = self._begin_writing()
-                with self._commit_at_end():
-                    yield WriterTurn(tables, lambda: tables)
-                return
-            try:
-                self._begin_turn()
-                # Behind the turn, so that the snapshot has what the writer before has committed.
-                with self._commit_at_end(), self._snapshot() as snapshot:
-                    yield WriterTurn(snapshot, self._hold)
-            finally:
-                self._reading.release()
+            snapshot = self._begin_turn(questions)
+            with self._undo_on_failure():
+                yield WriterTurn(snapshot, hold)
+                try:
+                    self._commit(written)
+                except psycopg.errors.LockNotAvailable:
+                    self._roll_back(self._begun())
+                    self._look_at_holders()
+                    self._begin_writing()
+                    self._commit(written)
 
-    @contextmanager
-    def _commit_at_end(self) -> Iterator[None]:
-        """Commit what the writer has begun, on whatever connection it is at the end."""
-        try:
-            yield
-        except BaseException:
-            if self._writer is not None:
-                self._roll_back(self._writer)
-            raise
+    def _begun(self) -> Connection:
         if self._writer is None:
             raise LedgerUnavailable(f"{self.place}: the connection was lost")
-        self._commit(self._writer)
+        return self._writer
 
-    def _hold(self) -> PostgresTables:
-        # While it waits it may have to begin again, on another connection.
-        return self._hold_head(self._writer or self._begin())
+    @contextmanager
+    def _undo_on_failure(self) -> Iterator[None]:
+        """Roll back what the writer has begun, on whatever connection it is then."""
+        try:
+            yield
+        except BaseException as error:
+            writer = self._writer
+            if writer is None:
+                raise
+            self._roll_back(writer)
+            if isinstance(error, psycopg.errors.LockNotAvailable) or not isinstance(
+                error, psycopg.Error | UnicodeEncodeError
+            ):
+                raise
+            with _translate_driver_errors(writer):
+                raise
 
     @contextmanager
     def view(self) -> Iterator[PostgresTables]:
@@ -465,33 +524,62 @@ class PostgresStore:
                 self._writer = None
 
     def _begin_writing(self) -> PostgresTables:
-        tables = self._hold_head(self._begin())
+        self._begin()
+        tables = self._hold_head(self._begun())
         self._unsettled = False
         return tables
 
-    def _begin(self, begin: str = "") -> Connection:
-        begin = begin or _BEGIN_WRITING.format(ms=_look_each_ms())
-        writer = self._begin_on_idle(self._writer, begin)
-        if writer is None:
+    def _begin(self, *statements: Statement) -> list[Reply]:
+        """Begin on the writer's connection, or on a new one, and return the further replies."""
+        begin = statements or _begin_with(_BEGIN_WRITING, _look_each_ms())
+        replies = self._begin_on_idle(self._writer, begin)
+        if replies is None:
             writer = self._writer = self._connect_writer()
             try:
-                writer.execute(begin)
-            except psycopg.errors.LockNotAvailable:
-                raise
+                replies = writer.exchange(begin)
             except psycopg.Error as error:
+                if writer.info.transaction_status is _FAILED:
+                    raise
                 self._roll_back(writer)
                 raise LedgerUnavailable(f"{self.place}: {error}") from error
-        return writer
+        return replies
 
-    def _begin_turn(self) -> Connection:
-        begin = _BEGIN_TURN.format(wait_ms=TURN_WAIT_MS, look_ms=_look_each_ms())
-        try:
-            return self._begin(begin)
-        except psycopg.errors.LockNotAvailable:
-            if self._writer is not None:
-                self._roll_back(self._writer)
-            self._look_at_holders()
-            return self._begin()
+    def _begin_turn(self, questions: Questions) -> PostgresTables:
+        holders, look_ms = "", _look_each_ms()
+        turn: list[Statement] = [
+            *_begin_with(_BEGIN_SNAPSHOT, TURN_WAIT_MS),
+            (_TAKE_TURN, ()),
+            (_WAIT_FOR_LOCKS.format(ms=look_ms), ()),
+        ]
+        for _ in range(max(2, postgres_connection.LOCK_TIMEOUT_MS // look_ms)):
+            try:
+                with self._undo_on_failure():
+                    return self._snapshot_of_turn(turn, questions)
+            except psycopg.errors.LockNotAvailable:
+                holders = self._look_at_holders()
+                turn = _begin_with(_BEGIN_SNAPSHOT, look_ms)
+        raise LedgerHeld(f"{self.place}: the head is held by {holders}")
+
+    def _snapshot_of_turn(self, begin: list[Statement], questions: Questions) -> PostgresTables:
+        """Begin, and read with the snapshot what is going to be asked of it."""
+        self._writer = self._writer or self._connect_writer()
+        tables = PostgresTables(self._writer, self._texts)
+        known = None if self._known is None else self._known()
+        places = (0, 0) if known is None else (known.ec_sequence_number, known.receipt_sequence)
+        heads: list[Statement] = [(_HEAD, ())]
+        if self._known is not None:
+            heads.append((_LOOK_IN_TURN, places))
+        ahead = tables.statements_ahead(questions)
+        replies = self._begin(*begin, (_KEEP_VERSION, ()), *heads, *ahead)
+        tables.use(self._begun())
+        first = len(replies) - len(ahead)
+        tables.learn(questions, replies[first:])
+        looked = replies[first - len(heads) : first]
+        if looked[0].rows:
+            tables.head = self._head_in(looked[0].rows[0])
+            if self._known is not None:
+                tables.ahead = _ahead(known, looked[1].rows[0])
+        return tables
 
     def _hold_head(self, writer: Connection) -> PostgresTables:
         """Lock the head in a transaction that is begun, or in a new one; return its tables."""
@@ -502,7 +590,8 @@ class PostgresStore:
             except psycopg.errors.LockNotAvailable:
                 self._roll_back(writer)
                 holders = self._look_at_holders()
-                writer = self._begin()
+                self._begin()
+                writer = self._begun()
             except psycopg.Error as error:
                 self._roll_back(writer)
                 raise LedgerUnavailable(f"{self.place}: {error}") from error
@@ -522,6 +611,9 @@ class PostgresStore:
             writer.execute(_LOCK_HEAD)
             check_schema(writer, self.place)
             return None
+        return self._head_in(row)
+
+    def _head_in(self, row: tuple[Any, ...]) -> Row:
         version, *head = row
         check_version(version_in(version), self.place)
         return dict(zip(column_names(chain_head), head, strict=True))
@@ -577,8 +669,7 @@ class PostgresStore:
         row = cursor.fetchone()
         if row is None:
             return None
-        *head, row_hash, receipt_hash, stands = row
-        return Ahead(known, HeadLook(Head(*head), row_hash, receipt_hash, bool(stands)))
+        return _ahead(known, row)
 
     def _end_reading(self, reader: Connection) -> None:
         try:
@@ -591,7 +682,9 @@ class PostgresStore:
         except (psycopg.Error, queue.Full):
             reader.close()
 
-    def _begin_on_idle(self, idle: Connection | None, begin: str) -> Connection | None:
+    def _begin_on_idle(
+        self, idle: Connection | None, begin: Sequence[Statement]
+    ) -> list[Reply] | None:
         """Begin on an idle connection; None when it is gone, with which nothing was lost."""
         if idle is None:
             return None
@@ -600,41 +693,38 @@ class PostgresStore:
             idle.close()
             return None
         try:
-            idle.execute(begin)
-        except psycopg.errors.LockNotAvailable:
-            raise
+            return idle.exchange(begin)
         except psycopg.Error:
+            if idle.info.transaction_status is _FAILED:
+                raise
             idle.close()
             return None
-        return idle
 
-    def _commit(self, writer: Connection) -> None:
+    def _commit(self, gathered: list[Statement]) -> None:
+        """Send what was gathered and COMMIT in one message.
+
+        Raises:
+            HeadMoved: an expected row is another.
+            CommitOutcomeUnknown: the connection was lost before the server answered to it all.
+        """
+        writer = self._begun()
         try:
-            cursor = writer.execute("COMMIT")
-            writer.await_replies()
-            answer = cursor.statusmessage
+            *_, reply = writer.exchange([*gathered, ("COMMIT", ())])
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DivisionByZero) as error:
+            raise HeadMoved from error
         except psycopg.Error as error:
-            with suppress(psycopg.Error):
-                # The error may have come before the replies to the rest.
-                writer.await_replies()
-            if writer.info.transaction_status is _FAILED:
-                # The server has passed over it, because it refused what was sent ahead of it.
-                self._writer = None
-                with closing(writer), _translate_driver_errors(writer):
-                    raise
+            if writer.refused_at is not None and writer.refused_at < len(gathered):
+                # The server has passed over COMMIT.
+                raise
             self._writer, self._unsettled = None, True
             writer.close()
             raise CommitOutcomeUnknown(f"{self.place}: {error}") from error
-        if answer != "COMMIT":
+        if reply.status != "COMMIT":
             # The server answers so when an error inside the transaction was swallowed.
             raise LedgerUnavailable("the transaction had failed", code="ledger_rolled_back")
 
     def _roll_back(self, writer: Connection) -> None:
-        with suppress(psycopg.Error):
-            writer.await_replies()
         try:
-            if writer.is_spoilt:
-                writer.close()
             writer.execute("ROLLBACK")
         except psycopg.Error:
             # Its transaction ends with the connection; the next one opens another.
@@ -704,6 +794,19 @@ def _translate_driver_errors(connection: Connection) -> Iterator[None]:
         if isinstance(error, psycopg.OperationalError):
             raise LedgerUnavailable(str(error)) from error
         raise
+
+
+def _ahead(known: Head | None, row: tuple[Any, ...]) -> Ahead:
+    *head, row_hash, receipt_hash, stands = row
+    return Ahead(known, HeadLook(Head(*head), row_hash, receipt_hash, bool(stands)))
+
+
+def _begin_with(begin: str, wait_ms: int) -> list[Statement]:
+    return [(begin, ()), (_WAIT_FOR_LOCKS.format(ms=wait_ms), ())]
+
+
+def _first_row(table: Table, rows: Sequence[tuple[Any, ...]]) -> Row | None:
+    return dict(zip(column_names(table), rows[0], strict=True)) if rows else None
 
 
 def _rows_sql(names: Sequence[str], types: Sequence[str], table: Table, conflict: str) -> str:

@@ -37,6 +37,10 @@ class DuplicateKey(Exception):
     """A row with this key, or with this unique value, is there already; nothing was written."""
 
 
+class HeadMoved(Exception):
+    """Others have written since a transaction was computed; nothing of it was written."""
+
+
 class MissingReference(Exception):
     """A row names another by a foreign key, and that one is not there; nothing was written."""
 
@@ -71,6 +75,31 @@ class TableQuery(NamedTuple):
 
     It goes with `where`, and the rows come in no order.
     """
+
+
+class Joined(NamedTuple):
+    """A query by the values of a column, of which some stand in rows of other queries."""
+
+    query: TableQuery
+    """The values that are known are in its `any_of`."""
+
+    of: "tuple[tuple[Joined, str], ...]" = ()
+    """Queries, and in which column of their rows further values stand."""
+
+
+class Questions(NamedTuple):
+    """What is going to be asked of a snapshot, as far as that is known before it is taken."""
+
+    joined: Sequence[Joined] = ()
+    """Of these each stands behind those that it is of."""
+
+    others: Sequence[TableQuery] = ()
+
+
+NO_QUESTIONS = Questions()
+
+Expected = tuple[Table, Mapping[str, Any]]
+"""A table, and what some columns of a row of it hold; its key is among them, and no null."""
 
 
 def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
@@ -291,10 +320,15 @@ class WriterTurn:
     snapshot: Tables
     """Nothing is ever written to it."""
 
-    hold: Callable[[], Tables]
+    hold: Callable[[Sequence[Expected]], Tables]
     """Locks the head until the end of the turn, and returns the tables to write to.
 
-    Raises `LedgerUnavailable` when the lock was not granted in time; nothing was written.
+    The rows that are expected, the head's first, must stand in the store as they do there. What is
+    written may be sent when the turn ends; then it raises what this says.
+
+    Raises:
+        HeadMoved: an expected row is another, so nothing was written.
+        LedgerUnavailable: the lock was not granted in time; nothing was written.
     """
 
 
@@ -302,11 +336,12 @@ class WriterTurn:
 class HeldLate(Store, Protocol):
     """A store that can lock its head later than it takes the snapshot of a transaction."""
 
-    def turn(self) -> AbstractContextManager[WriterTurn]:
+    def turn(self, questions: Questions = NO_QUESTIONS) -> AbstractContextManager[WriterTurn]:
         """Open a writing transaction whose head its `hold` locks; else like `transaction`.
 
-        Writers that come through here wait for each other a while, because what is computed beside
-        another writer is computed in vain. Nothing rests on it.
+        The snapshot answers the questions from what came with it, where they are asked. Writers
+        that come through here wait for each other a while, because what is computed beside another
+        writer is computed in vain. Nothing rests on it.
         """
 
 

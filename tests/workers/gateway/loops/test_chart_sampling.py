@@ -1,16 +1,9 @@
 """A gateway counts once a second what charts show, and keeps it beside the record."""
 
-import itertools
-import os
-import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import pytest
 from fakeredis import FakeAsyncRedis
 
@@ -21,13 +14,11 @@ from kernel.ledger.chart_blocks import MINUTES, SECONDS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.outbox import CANCELLED, COMPLETED, DEAD_LETTER
 from kernel.ledger.shards import Fence
-from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
 from queues.queue.items import NewItem
 from queues.queue.work_queue import WorkQueue
 from tests.actors.harness import running_committer
-from tests.forked import forked
 from tests.kernel.build import FakeHost
 from workers.gateway.loops.chart_sampling import LEADER, ChartSampling, CommitSamples
 from workers.gateway.wiring import writing
@@ -91,21 +82,15 @@ def gateway_on(
     return Gateway(ledger, commits, held_shards, queue, write, sampling)
 
 
-@asynccontextmanager
-async def gateway_of(ledger: Ledger) -> AsyncIterator[Gateway]:
-    redis = FakeAsyncRedis()
+@pytest.fixture
+async def gateway() -> AsyncIterator[Gateway]:
+    ledger, redis = Ledger.create(MemoryStore(), FakeHost()), FakeAsyncRedis()
     held_shards = HeldShards(SHARDS)
     held_shards.add(Fence(shard, 1, "g") for shard in range(SHARDS))
     commits, queue = CommitSamples(), WorkQueue(redis, QUEUE)
     async with running_committer(ledger, measured=commits.note_transaction) as committer:
         yield gateway_on(ledger, held_shards, queue, writing(committer), commits)
     await redis.aclose()
-
-
-@pytest.fixture
-async def gateway() -> AsyncIterator[Gateway]:
-    async with gateway_of(Ledger.create(MemoryStore(), FakeHost())) as gateway:
-        yield gateway
 
 
 async def test_what_commits_come_to_is_a_sample_of_their_second(gateway: Gateway):
@@ -154,56 +139,6 @@ async def test_a_crash_loses_the_block_that_was_not_full_and_leaves_a_gap(gatewa
     await again.sample(HOUR_S + 61, 60)
     [minute, *later] = again.points("done", HOUR_S + 120 + 7200, 7200 + 120)[:2]
     assert (minute, later) == (9, [0])
-
-
-async def points_of_file(gateway: Gateway, now_s: int, span_s: int) -> list[int | None]:
-    return await anyio.to_thread.run_sync(gateway.points, "done", now_s, span_s)
-
-
-def sample_until_killed(parent: Connection, path: Path) -> None:
-    """Sample a second after the other on a ledger of a file, saying each block that was kept."""
-
-    async def sample() -> None:
-        ledger = Ledger.create(SqliteStore(path), FakeHost())
-        async with gateway_of(ledger) as gateway:
-            for block_s in itertools.count(HOUR_S, SECONDS.block_s):
-                gateway.commits.note_transaction(batch(0.001, {(QUEUE, COMPLETED): 1}))
-                await gateway.sample(block_s, SECONDS.samples)
-                parent.send(block_s)
-                parent.recv()
-
-    anyio.run(sample)
-
-
-@pytest.mark.slow
-async def test_a_process_killed_between_samples_loses_its_newest_block_alone(
-    tmp_path: Path,
-):
-    path = tmp_path / "ledger.db"
-
-    def kill_at_the_third_block() -> int:
-        with forked(sample_until_killed, path) as (process, child):
-            for _ in range(2):
-                child.recv()
-                child.send("go on")
-            last_s: int = child.recv()
-            assert process.pid is not None
-            os.kill(process.pid, signal.SIGKILL)
-            process.join()
-            assert process.exitcode == -signal.SIGKILL
-            return last_s
-
-    lost_s = await anyio.to_thread.run_sync(kill_at_the_third_block)
-    assert lost_s == HOUR_S + 30
-    ledger = await anyio.to_thread.run_sync(Ledger, SqliteStore(path), FakeHost())
-    async with gateway_of(ledger) as again:
-        kept = [1, *[0] * 14, 1, *[0] * 14]
-        assert await points_of_file(again, lost_s + 15, 45) == [*kept, *[None] * 15]
-        again.commits.note_transaction(batch(0.001, {(QUEUE, COMPLETED): 5}))
-        await again.sample(lost_s + 15, 16)
-        now_s, later = lost_s + 30, [5, *[0] * 14]
-        assert await points_of_file(again, now_s, 60) == [*kept, *[None] * 15, *later]
-    await anyio.to_thread.run_sync(ledger.close)
 
 
 async def test_half_hours_are_made_of_minutes(gateway: Gateway):
