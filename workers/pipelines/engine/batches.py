@@ -12,8 +12,9 @@ from kernel.landscape.canonical_types import Canonical, restore_value, typed_dat
 from workers.pipelines.engine.events import Arrived, CallMade, WalkEvent
 from workers.pipelines.engine.graph import PipelineGraph
 from workers.pipelines.engine.node import BATCH_ROWS_MAX, PipelineNode
+from workers.pipelines.engine.node_attempts import token_name
 from workers.pipelines.engine.step import NodeStep, WalkTools, error_content
-from workers.pipelines.engine.walk import RowWalk, token_name
+from workers.pipelines.engine.walk import RowWalk
 
 Trigger = Literal["count", "condition", "end_of_source"]
 

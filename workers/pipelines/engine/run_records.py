@@ -13,8 +13,9 @@ from kernel.landscape.recorder import MISSING
 from kernel.landscape.run_checkpoints import FORMAT_VERSION
 from workers.pipelines.engine.batches import BatchClosed, BatchMember, Gathered, PlanItem, WalkedWay
 from workers.pipelines.engine.graph import ERROR
+from workers.pipelines.engine.node_attempts import token_name
 from workers.pipelines.engine.sinks import SinkWritten
-from workers.pipelines.engine.walk import failure_row, token_name
+from workers.pipelines.engine.walk import failure_row
 from workers.pipelines.engine.way_records import DISCARD, SinkArrival, WayRecords, state_name
 
 

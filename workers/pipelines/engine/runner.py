@@ -35,13 +35,13 @@ from kernel.values.foreign_code import call_foreign, cause_of, message_of
 from workers.pipelines.engine.batches import BatchClosed, Batches, PlanItem, WalkedWay
 from workers.pipelines.engine.events import WalkEvent
 from workers.pipelines.engine.graph import PipelineGraph
+from workers.pipelines.engine.node_attempts import token_name
 from workers.pipelines.engine.pipeline import COMMIT_ROWS_MAX, Pipeline
 from workers.pipelines.engine.resume import RunState, recorded_state
 from workers.pipelines.engine.run_records import RunRecords, SinkWrite, row_name
 from workers.pipelines.engine.sinks import PipelineSink, SinkItem, SinkWritten
 from workers.pipelines.engine.source_rows import SourceRow, SourceRows
 from workers.pipelines.engine.step import WalkTools
-from workers.pipelines.engine.walk import token_name
 from workers.pipelines.engine.walks import Walks
 
 RunStatus = Literal["completed", "interrupted", "failed"]

@@ -1,4 +1,4 @@
-"""Walks a row through the nodes: calls the functions, and notes everything that happens.
+"""Walks a row through the nodes, which `node_attempts.py` calls, and notes all that happens.
 
 Nothing is written and nothing is read here, so a row may be walked on any thread and in any
 process, and again after a kill. The nodes are gone through in the order of the graph, each with all
@@ -9,11 +9,10 @@ canonical form, so that it is the same whether it comes from this process, from 
 record.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, NoReturn
+from typing import Any
 
 from kernel.landscape.canonical_types import (
     UNREADABLE,
@@ -30,15 +29,19 @@ from workers.pipelines.engine.events import (
     Failed,
     Forked,
     Merged,
-    Visited,
     WalkEvent,
 )
 from workers.pipelines.engine.graph import PipelineGraph
-from workers.pipelines.engine.node import PAUSE_S_MAX, PipelineNode
-from workers.pipelines.engine.step import NodeStep, RowRefused, WalkTools, error_content
-
-TOKENS_MAX = 10_000
-"""Tokens that one row may become on its way."""
+from workers.pipelines.engine.node import PipelineNode
+from workers.pipelines.engine.node_attempts import (
+    TOKENS_MAX,
+    NodeCalls,
+    NodeFailed,
+    read_of_gate,
+    read_of_join,
+    read_of_transform,
+)
+from workers.pipelines.engine.step import RowRefused, WalkTools, error_content
 
 Fork = tuple[str, int]
 """The node that forked, and the token that it forked."""
@@ -53,12 +56,6 @@ class _Traveller:
     came_from: str | None
 
 
-class _NodeFailed(Exception):
-    def __init__(self, error: Canonical) -> None:
-        super().__init__()
-        self.error = error
-
-
 class _TooManyTokens(Exception):
     """A row became more tokens than it may; what it became is given up as a whole."""
 
@@ -70,11 +67,10 @@ class RowWalk:
         """`id_prefix` and a number make the ids of its tokens, see `token_name`."""
         self._graph = graph
         self._tools = tools
-        self._run_id = run_id
-        self._id_prefix = id_prefix
         self._waiting: dict[str, list[_Traveller]] = {}
         self._tokens = 1
         self.events: list[WalkEvent] = []
+        self._node_calls = NodeCalls(graph, tools, run_id, id_prefix, self.events)
 
     def of_row(self, content: Canonical) -> list[WalkEvent]:
         """Walk a row of the source, and return what happened."""
@@ -117,9 +113,10 @@ class RowWalk:
 
     def _visit(self, node: PipelineNode, traveller: _Traveller) -> None:
         try:
-            read = _gate_result if node.node_type == "gate" else _transform_result
-            output, content, labels = self._attempts(node, [traveller], traveller.data, read)
-        except _NodeFailed as failed:
+            read = read_of_gate if node.node_type == "gate" else read_of_transform
+            tokens = (traveller.token,)
+            output, content, labels = self._node_calls.call(node, tokens, traveller.data, read)
+        except NodeFailed as failed:
             self._fail(node, [traveller], failed.error)
             return
         made = _rows_of(output) if node.node_type == "transform" else None
@@ -127,69 +124,6 @@ class RowWalk:
             self._leave(node, traveller, output, content, labels)
         else:
             self._expand(node, traveller, made)
-
-    def _attempts(
-        self, node: PipelineNode, travellers: Sequence[_Traveller], data: Any, read: "_Read"
-    ) -> "_Result":
-        """Call a node until it returns something usable, and note each attempt.
-
-        Raises:
-            _NodeFailed: it did not, in all of its attempts.
-        """
-        name = token_name(self._id_prefix, travellers[0].token)
-        ways, takes_step = self._graph.successors[node.name], node.name in self._graph.takes_step
-        for attempt in range(node.attempts):
-            is_last = attempt + 1 == node.attempts
-            step = NodeStep(self._run_id, name, attempt, self._tools)
-            handed_in = data if is_last and attempt == 0 else deepcopy(data)
-            started_us = self._tools.now_us()
-            try:
-                arguments = (handed_in, step) if takes_step else (handed_in,)
-                result: _Result = self._tools.call(_call_node, node, arguments, ways, read)
-            except Exception as error:  # noqa: BLE001 - a node is the user's program
-                self._tools.note_failure(node.name, error)
-                content = error_content(error)
-                self._note(node, travellers, step, started_us, error=content)
-                if is_last or isinstance(error, RowRefused):
-                    raise _NodeFailed(content) from None
-                self._tools.sleep_s(min(PAUSE_S_MAX, node.pause_s * 2**attempt))
-            else:
-                labels = result[2] or self._fork_labels(node)
-                self._note(node, travellers, step, started_us, output=result[1], labels=labels)
-                return result
-        raise AssertionError
-
-    def _note(
-        self,
-        node: PipelineNode,
-        travellers: Sequence[_Traveller],
-        step: NodeStep,
-        started_us: int,
-        *,
-        output: Canonical | None = None,
-        error: Canonical | None = None,
-        labels: Iterable[str] = (),
-    ) -> None:
-        took_us = max(0, self._tools.now_us() - started_us)
-        for place, traveller in enumerate(travellers):
-            # Of tokens that are joined the first stands for all.
-            calls = tuple(step.calls) if place == 0 else ()
-            self.events.append(
-                Visited(
-                    traveller.token,
-                    node.name,
-                    step.attempt,
-                    output,
-                    error,
-                    took_us,
-                    calls,
-                    tuple(labels),
-                )
-            )
-
-    def _fork_labels(self, node: PipelineNode) -> tuple[str, ...]:
-        ways = self._graph.successors[node.name]
-        return tuple(ways) if len(ways) > 1 and node.node_type == "transform" else ()
 
     def _leave(
         self,
@@ -236,29 +170,22 @@ class RowWalk:
         order = [port.node for port in node.after]
         group.sort(key=lambda traveller: order.index(str(traveller.came_from)))
         missing = set(order) - {traveller.came_from for traveller in group}
+        parents = tuple(traveller.token for traveller in group)
         try:
             if missing and node.needs_all:
-                self._refuse(
-                    node, group, f"nothing came from {', '.join(sorted(map(str, missing)))}"
-                )
+                names = ", ".join(sorted(map(str, missing)))
+                self._node_calls.refuse(node, parents, f"nothing came from {names}")
             data = [traveller.data for traveller in group]
-            output, content, _ = self._attempts(node, group, data, _join_result)
-        except _NodeFailed as failed:
+            output, content, _ = self._node_calls.call(node, parents, data, read_of_join)
+        except NodeFailed as failed:
             self._fail(node, group, failed.error)
             return
         [child] = self._new_tokens(1)
-        parents = tuple(traveller.token for traveller in group)
         self.events.append(Merged(node.name, parents, child, content))
         forks = group[0].forks
         if fork in forks:
             forks = forks[: forks.index(fork)]
         self._leave(node, _Traveller(child, output, content, forks, node.name), output, content)
-
-    def _refuse(self, node: PipelineNode, group: Sequence[_Traveller], problem: str) -> NoReturn:
-        error = error_content(RowRefused(problem))
-        step = NodeStep(self._run_id, "", 0, self._tools)
-        self._note(node, group, step, self._tools.now_us(), error=error)
-        raise _NodeFailed(error)
 
     def _arrive(self, node: PipelineNode, traveller: _Traveller) -> None:
         how: Arriving = "buffered" if node.node_type == "aggregation" else "completed"
@@ -285,11 +212,6 @@ class RowWalk:
         return tuple(range(first, self._tokens))
 
 
-def token_name(id_prefix: str, token: int) -> str:
-    """Return the id of a token by its number on its way."""
-    return f"{id_prefix}.{token}"
-
-
 def failure_row(node: str, content: Canonical, error: Canonical) -> Canonical:
     """Return what a sink is given of a token that failed: its row, where and why."""
     stated = {"node": node, "row": restore_value(content), "error": restore_value(error)}
@@ -311,42 +233,3 @@ def typed_row(source: PipelineNode, content: Canonical) -> Any:
 def _rows_of(output: Any) -> list[Any] | None:
     """Return the rows of an output that is several, None of one that is a row."""
     return list(output) if isinstance(output, list | tuple) else None
-
-
-_Result = tuple[Any, Canonical, tuple[str, ...] | None]
-"""The row as the next node gets it, its canonical form, and by which ways a gate sends it."""
-
-_Read = Callable[[Mapping[str, str], Any, Any], _Result]
-"""Checks what a function returned, by the ways out of its node and what it was handed in."""
-
-
-def _call_node(
-    node: PipelineNode, arguments: tuple[Any, ...], ways: Mapping[str, str], read: _Read
-) -> _Result:
-    """Call a node; reading what it returned may call it again, where that is a generator."""
-    return read(ways, arguments[0], node(*arguments))
-
-
-def _transform_result(_: Mapping[str, str], __: Any, returned: Any) -> _Result:
-    if returned is None:
-        raise RowRefused("it returned no row; send what goes no further to a sink")
-    if isinstance(returned, Iterable) and not isinstance(returned, Mapping | str | bytes):
-        # One more than may be, so that what never ends is refused, too.
-        returned = list(islice(returned, TOKENS_MAX + 1))
-        if not 1 <= len(returned) <= TOKENS_MAX:
-            raise RowRefused(f"{len(returned)} rows of one, from 1 to {TOKENS_MAX} are allowed")
-    return returned, Canonical(typed_data(returned)), None
-
-
-def _join_result(_: Mapping[str, str], __: Any, returned: Any) -> _Result:
-    if not isinstance(returned, Mapping):
-        raise RowRefused(f"a join returns a row, not {type(returned).__name__}")
-    return returned, Canonical(typed_data(returned)), None
-
-
-def _gate_result(ways: Mapping[str, str], handed_in: Any, returned: Any) -> _Result:
-    labels = tuple(returned) if isinstance(returned, list | tuple) else (returned,)
-    is_known = all(isinstance(each, str) and each in ways for each in labels)
-    if not labels or not is_known or len(set(labels)) < len(labels):
-        raise RowRefused(f"it returned {returned!r}; its ways are {', '.join(ways)}")
-    return handed_in, Canonical(typed_data(handed_in)), labels

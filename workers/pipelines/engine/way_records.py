@@ -23,7 +23,7 @@ from workers.pipelines.engine.events import (
     Visited,
 )
 from workers.pipelines.engine.graph import ERROR, PipelineGraph
-from workers.pipelines.engine.walk import token_name
+from workers.pipelines.engine.node_attempts import token_name
 
 DISCARD = "discard"
 """Where what failed goes that no sink takes: nowhere, but on the record."""

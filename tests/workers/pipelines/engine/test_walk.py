@@ -18,9 +18,10 @@ from workers.pipelines.engine.events import (
     documents_of,
     events_of,
 )
+from workers.pipelines.engine.node_attempts import TOKENS_MAX
 from workers.pipelines.engine.pipeline import Pipeline
 from workers.pipelines.engine.step import CALLS_MAX, ModelReply, NodeStep, RowRefused, WalkTools
-from workers.pipelines.engine.walk import TOKENS_MAX, RowWalk
+from workers.pipelines.engine.walk import RowWalk
 
 
 class Paused:
