@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from playwright.sync_api import expect
 
 from tests.workers.chromium import in_chromium
-from tests.workers.dashboard.fake_source import NOON, make_snapshot
+from tests.workers.dashboard.fake_source import NOON, TARGETS, make_snapshot
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.dashboard.snapshot import DashboardSnapshot, SnapshotPart
@@ -118,6 +118,6 @@ def test_a_queue_is_patched_where_it_stands(browser, served):
     last = rows.nth(2)
     expect(last.get_by_text("7 dead letters")).to_be_visible()
     expect(last).to_have_attribute("data-state", "dead")
-    expect(last.get_by_role("row", name="critical")).to_be_visible()
+    expect(last.get_by_role("row", name=TARGETS[-1][0])).to_be_visible()
     assert [row.locator("th a").first.inner_text() for row in rows.all()] == names
     page.close()
