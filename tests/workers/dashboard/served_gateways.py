@@ -6,6 +6,7 @@ and runs on the loop of a thread of its own, so that a browser and SQL can look 
 
 import socket
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from workers.gateway.server import GatewayServer, server_config
 from workers.gateway.wiring import build_gateway
 
 NAME = "gateway-1"
+AWAY = "the gateway cannot use redis"
 SHARDS = 4
 
 
@@ -88,6 +90,19 @@ def served_gateway(
 def client_of(served: ServedGateway) -> httpx.Client:
     """Return a client that asks a gateway over its socket."""
     return httpx.Client(base_url=served.url, verify=NO_TLS, trust_env=False, timeout=30)
+
+
+@contextmanager
+def without_redis(served: ServedGateway) -> Iterator[None]:
+    """Have Redis refuse every connection for a block, from when the overview says so."""
+    served.redis_server.connected = False
+    try:
+        with client_of(served) as http:
+            while AWAY not in http.get("/").text:
+                time.sleep(0.05)
+        yield
+    finally:
+        served.redis_server.connected = True
 
 
 @asynccontextmanager

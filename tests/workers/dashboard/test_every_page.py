@@ -16,7 +16,7 @@ from starlette.routing import compile_path
 from kernel.values.misleading import MISLEADING
 from tests.workers.dashboard.example_pages import EXAMPLES, OVERVIEW, examples, examples_of_peace
 from tests.workers.dashboard.page_elements import Form, PageElements, elements_of
-from tests.workers.dashboard.served_gateways import ServedGateway, client_of
+from tests.workers.dashboard.served_gateways import ServedGateway, client_of, without_redis
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages import ROUTES
 
@@ -244,3 +244,23 @@ SAID_SINCE = """
     UNION ALL SELECT receipt_bytes FROM receipts WHERE receipt_sequence > ?
     UNION ALL SELECT content FROM blobs WHERE rowid > ?
 """
+
+
+WITHOUT_REDIS = 503
+"""The status of a page that shows what only Redis knows."""
+
+
+def test_without_redis_each_page_is_a_page_and_the_overview_says_what_is_away(troubled):
+    problems = []
+    with without_redis(troubled), client_of(troubled) as http:
+        for example in examples(troubled.names):
+            answer = http.get(example.path)
+            if answer.status_code not in (example.status, WITHOUT_REDIS):
+                problems.append(f"{example.path}: {answer.status_code}")
+            if not example.is_page:
+                continue
+            if "<h1" not in answer.text or elements_of(answer.text).inline:
+                problems.append(f"{example.path}: no page: {answer.text[:80]}")
+            if not PAGE.items() <= {each: answer.headers.get(each) for each in PAGE}.items():
+                problems.append(f"{example.path}: {answer.headers}")
+    assert not problems, "\n".join(problems)

@@ -19,7 +19,7 @@ from tests.workers.dashboard.page_in_browser import (
     layout_problems,
     watched_page,
 )
-from tests.workers.dashboard.served_gateways import ServedGateway, client_of
+from tests.workers.dashboard.served_gateways import ServedGateway, client_of, without_redis
 
 pytestmark = [in_chromium, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -64,6 +64,16 @@ def test_in_trouble_each_page_fits_and_axe_finds_nothing(browser, troubled):
     paths = [example.path for example in shown if example.status == 200]
     paths += [example.path for example in shown if example.status != 200][:REFUSALS_SEEN]
     problems = problems_of(browser, troubled, paths)
+    assert not problems, "\n".join(problems)
+
+
+WITHOUT_REDIS = ("/", "/queues", "/queues/pictures", "/requests", "/fleet")
+"""Pages that show what Redis knows, or that it does not answer."""
+
+
+def test_without_redis_each_page_fits_and_axe_finds_nothing(browser, troubled):
+    with without_redis(troubled):
+        problems = problems_of(browser, troubled, [*WITHOUT_REDIS])
     assert not problems, "\n".join(problems)
 
 
