@@ -106,8 +106,8 @@ class Crons:
         if await self._scripts.ask(self._redis.hlen(key), _FIRING_KEYS) > FIRINGS_MAX:
             await self._scripts.ask(self._redis.delete(key))
             return []
-        reply: Any = await self._scripts.ask(self._redis.hvals(key), _FIRING_KEYS)
-        read = records("cron_firing", reply, lambda value: _FIRING(json_object(value)))
+        reply: Any = await self._scripts.ask(self._redis.hgetall(key), _FIRING_KEYS)
+        read = records("cron_firing", [*reply.values()], lambda value: _FIRING(json_object(value)))
         return sorted((CronFiring(**each) for each in read), key=lambda each: each.name)
 
     async def remember(self, name: str, state: dict[str, Any]) -> None:

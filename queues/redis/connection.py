@@ -162,6 +162,8 @@ def connect_redis(url: str, key_prefix: str = KEY_PREFIX) -> PlacedRedis:
         socket_timeout=SOCKET_TIMEOUT_S,
         socket_connect_timeout=CONNECT_TIMEOUT_S,
         parser_class=BoundedParser,
+        lib_name=None,  # a name would take a command that Redis 7.0 has not, in its ACL too
+        lib_version=None,
     )
     client.place, client.key_prefix = RedisPlace(parsed, prefix), prefix
     pool = client.connection_pool

@@ -1,16 +1,20 @@
 """A server that refuses is not away: a write through a script of ours says which, and its name."""
 
 import re
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 from redis import exceptions
+from redis.commands.core import CoreCommands
 
 from queues.errors import QueueError
 from queues.queue.items import NewItem
@@ -98,8 +102,23 @@ def test_every_command_that_a_script_sends_is_used_by_the_watch():
     assert used >= set.union(*sent.values())
 
 
+CALL = re.compile(r"\b(?:_redis|redis|pipe)\.([a-z_]+)(?=\(| if | else |$)", re.MULTILINE)
+CALLED_OTHERWISE = {"delete": "del", "script_load": "script|load"}
+NO_COMMANDS = {"execute_command", "register_script"}
+
+
+def test_every_command_that_a_module_sends_is_in_the_acl():
+    rules = (ROOT / "deploy" / "redis.acl").read_text("ascii").split()
+    modules = [path for name in ("queues", "workers") for path in (ROOT / name).rglob("*.py")]
+    called = {name for path in modules for name in CALL.findall(path.read_text("utf-8"))}
+    names = {name for name in called - NO_COMMANDS if hasattr(CoreCommands, name)}
+    sent = {CALLED_OTHERWISE.get(name, name) for name in names}
+    assert {"hget", "hsetnx", "rpush", "set"} <= sent
+    assert {name for name in sent if f"+{name}" not in rules} == set()
+
+
 SENT_OTHERWISE = {
-    *("auth", "hello", "ping", "select", "client|setinfo", "cluster|slots", "info"),
+    *("auth", "hello", "ping", "select", "cluster|slots", "info"),
     *("evalsha", "script|load", "blpop", "watch", "unwatch", "multi", "exec", "discard"),
 }
 """By connections, and what no script can send: the watch sends it, or a connection that is made."""
@@ -116,6 +135,19 @@ def test_the_user_of_the_acl_may_do_what_the_watch_does_and_no_more():
         *("user", "rotulus", "on", ">replace-this-password", "resetkeys", "~rotulus:*"),
         *("resetchannels", "-@all"),
     ]
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no other Redis")
+def test_the_redis_of_the_machine_takes_the_acl(tmp_path: Path):
+    """It refuses to start where it does not know a command of its `aclfile`."""
+    port, acl = str(free_port()), str(ROOT / "deploy" / "redis.acl")
+    options = ("--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", str(tmp_path))
+    command = ("redis-server", *options, "--aclfile", acl)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        said = list(takewhile(lambda line: "Ready to accept" not in line, started.stdout))
+        started.terminate()
+    assert not any("ACL" in line for line in said), said
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 
 from workers.cli.common import run
+from workers.cli.places import note_asked
 from workers.client.typed.gateway import GatewayClient
 from workers.environment.output import say
 
@@ -15,6 +16,7 @@ PATIENCE_S = 10.0
 
 def patient_client(url: object, patience_s: float | None = None) -> GatewayClient:
     """Return a client that asks again for `PATIENCE_S`, or as long, and says so the first time."""
+    note_asked(url)
     patience_s = PATIENCE_S if patience_s is None else patience_s
     return GatewayClient(
         str(url), give_up_after_s=patience_s, sleep=announcing_sleep(url, patience_s)

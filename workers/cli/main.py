@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from workers.cli.places import add_places
+from workers.cli.places import add_places, reading_answers
 from workers.environment.output import (
     OutputFailed,
     drop_output,
@@ -126,7 +126,8 @@ class LazyCommands(click.Group):
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the command that is meant; what it returns is no exit code."""
-        super().invoke(ctx)
+        with reading_answers(ctx):
+            super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the tables."""

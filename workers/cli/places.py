@@ -7,7 +7,9 @@ Rules:
 """
 
 import re
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +21,10 @@ _META: Final = "rotulus.places"
 _SCHEMES: Final = ("http://", "https://")
 _PRINTED: Final = re.compile(r"[`]rotulus ((?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
 """A command of ours in a text, in which a backquote is quoted."""
+
+_ASKED: Final = "rotulus.asked"
+_UNREADABLE: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading an answer of another form raises."""
 
 
 class PlaceRefusal(NamedTuple):
@@ -172,3 +178,31 @@ class _Place(click.Option):
         if self._refused and named.get(self.name) is not None:
             message = f"{self.opts[0]} means nothing to `{context.command_path}`: {self._refused}"
             raise click.UsageError(message, context)
+
+
+def note_asked(url: object) -> None:
+    """Note that the command in hand asks a gateway, whose word is what it reads from then on."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[_ASKED] = str(url)
+
+
+@contextmanager
+def reading_answers(context: click.Context) -> Iterator[None]:
+    """Say that it is no gateway where a command cannot read what it asked for.
+
+    Raises:
+        click.ClickException: it met what no gateway says.
+    """
+    try:
+        yield
+    except (*_UNREADABLE, ExceptionGroup) as raised:
+        error: Exception = raised
+        while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if not isinstance(error, _UNREADABLE) or _ASKED not in context.meta:
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__} in {Path(place.filename).name}, line {place.lineno}"
+        problem = f"gateway_failed: {context.meta[_ASKED]} answers what no gateway says: {what}"
+        raise click.ClickException(problem) from error
