@@ -2,13 +2,14 @@
 
     python -m tests.bench.bench_queues [--json] [--items N] [--rounds N] [--systems NAME ...]
                                        [--enqueue-alone] [--fsync-always]
-                                       [--peers PYTHON] [--node-modules FOLDER]
+                                       [--peers PYTHON] [--peers-server PROGRAM]
+                                       [--node-modules FOLDER]
 
 First the queue by itself: each figure is the median of the rounds and stands beside a raw figure,
 bulk LPUSH, pipelined RPOP of the same payload in the same batches, or PING. Then the systems of
-queue_systems.py and BullMQ, all with the same no-op on the same server, one after another, each
-figure beside this project's. How to install the peers says tests/bench/README.md; what is not
-installed is printed as missing.
+queue_systems.py and BullMQ, all with the same no-op, one after another, each figure beside this
+project's. The peers have a plain server, since the embedded one refuses them commands. How to
+install the peers says tests/bench/README.md; what is not installed is printed as missing.
 """
 
 import argparse
@@ -21,11 +22,11 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from redis.asyncio import Redis
 
@@ -33,6 +34,7 @@ from queues.embedded.server import EmbeddedRedis, find_server
 from queues.queue.items import NewItem
 from queues.queue.priorities import PRIORITIES
 from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import connect_redis
 from tests.bench.queue_systems import OWN, PEERS
 from tests.bench.report import figure, machine, note
 from tests.ports import free_port
@@ -152,7 +154,7 @@ async def median_of(
 
 
 async def measure(url: str, items: int, rounds: int) -> None:
-    redis = Redis.from_url(url)
+    redis = connect_redis(url)
     bench = Bench(redis, items)
     own, raw = await median_of(rounds, bench.enqueue_rate)
     figure("queue: enqueue, 1000 a call", own, "items/s", ratio=own / raw, of="pipelined LPUSH")
@@ -173,21 +175,23 @@ async def measure(url: str, items: int, rounds: int) -> None:
 
 
 @contextmanager
-def server_of(folder: Path, *, fsync_always: bool) -> Iterator[str]:
-    """Run the embedded server, or its program as one that has a write on disk when it answers."""
-    if not fsync_always:
-        server = EmbeddedRedis(folder, find_server())
-        server.start()
-        try:
-            yield server.url
-        finally:
-            server.stop()
-        return
+def embedded_server(folder: Path) -> Iterator[str]:
+    server = EmbeddedRedis(folder, find_server())
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+@contextmanager
+def plain_server(program: str | Path, folder: Path, appendfsync: str) -> Iterator[str]:
+    """Run a server without users and their rules, which writes its file like the embedded one."""
     port, password = free_port(), secrets.token_hex(16)
     options = {"port": port, "dir": folder, "bind": "127.0.0.1", "save": "", "appendonly": "yes"}
-    options |= {"appendfsync": "always", "requirepass": password}
+    options |= {"appendfsync": appendfsync, "requirepass": password}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    process = subprocess.Popen([find_server().path, *words], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([program, *words], stdout=subprocess.DEVNULL)
     try:
         wait_for(port)
         yield f"redis://:{password}@127.0.0.1:{port}/0"
@@ -257,11 +261,11 @@ def run_system(name: str, url: str, options: argparse.Namespace) -> dict[str, fl
     return figures
 
 
-def compare(url: str, options: argparse.Namespace) -> None:
+def compare(url: str, peers_url: str, options: argparse.Namespace) -> None:
     """Print every system's figures, each beside this project's of the same run."""
     ours: dict[str, float | str] = {}
     for name in options.systems:
-        figures = run_system(name, url, options)
+        figures = run_system(name, url if name in OWN else peers_url, options)
         if "missing" in figures:
             note(f"{name}: missing {figures['missing']}")
             continue
@@ -288,16 +292,27 @@ def main() -> None:
         help="let Redis answer a write when it is on the disk, as a gateway does",
     )
     parser.add_argument("--peers", default=sys.executable, help="interpreter that has the peers")
+    parser.add_argument(
+        "--peers-server",
+        default=shutil.which("redis-server", path="/usr/bin:/usr/local/bin:/opt/homebrew/bin"),
+        help="program of the peers' server; the embedded one's where there is none",
+    )
     parser.add_argument("--node-modules", default="", help="folder that has bullmq")
     options = parser.parse_args()
     machine(items=options.items, rounds=options.rounds)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        server_of(Path(folder), fsync_always=options.fsync_always) as url,
-    ):
+    program = find_server().path
+    with ExitStack() as opened:
+        [own, of_peers] = [Path(opened.enter_context(TemporaryDirectory())) for _ in range(2)]
+        fsync = "always" if options.fsync_always else "everysec"
+        server = plain_server(program, own, fsync) if options.fsync_always else embedded_server(own)
+        url = opened.enter_context(server)
+        peers_url = ""
+        if set(options.systems) - set(OWN):
+            peers_program = options.peers_server or program
+            peers_url = opened.enter_context(plain_server(peers_program, of_peers, fsync))
         if not options.enqueue_alone:
             asyncio.run(measure(url, options.items, options.rounds))
-        compare(url, options)
+        compare(url, peers_url, options)
 
 
 if __name__ == "__main__":

@@ -70,13 +70,13 @@ class Rotulus(System):
 
     async def open(self) -> None:
         import orjson
-        from redis.asyncio import Redis
 
         from queues.queue.items import NewItem
         from queues.queue.work_queue import WorkQueue
+        from queues.redis.connection import connect_redis
 
         self.dumps, self.loads, self.new_item = orjson.dumps, orjson.loads, NewItem
-        self.redis = Redis.from_url(self.url)
+        self.redis = connect_redis(self.url)
         self.queue = WorkQueue(self.redis, "authority-recompute")
         self.numbers = itertools.count()
 
