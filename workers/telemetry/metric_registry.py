@@ -1,6 +1,6 @@
 """Keeps the metrics of one process: observed histograms, and numbers read on a scrape."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
@@ -49,8 +49,14 @@ class Metrics(Collector):
 
     def observe(self, name: str, value: float, *labels: str) -> None:
         """Count a value into a histogram."""
+        self.observe_all(name, (value,), *labels)
+
+    def observe_all(self, name: str, values: Iterable[float], *labels: str) -> None:
+        """Count values into a histogram, which is looked up once."""
         histogram = self._histograms[name]
-        (histogram.labels(*labels) if labels else histogram).observe(value)
+        labelled = histogram.labels(*labels) if labels else histogram
+        for value in values:
+            labelled.observe(value)
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Yield what is read; the library's part of `text`."""

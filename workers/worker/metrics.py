@@ -30,13 +30,14 @@ class WorkerMetrics:
         """Take note of a batch that was delivered now."""
         now_ms = time.time_ns() // 1_000_000
         self._metrics.observe("rotulus_worker_batch_items", len(claims), queue)
+        waits_s: dict[str, list[float]] = {}
         for claim in claims:
             if claim.attempt == 1:
                 # The clocks of this machine and of Redis may differ.
                 waited_s = max(0, now_ms - claim.enqueued_at_ms) / 1000
-                self._metrics.observe(
-                    "rotulus_worker_queue_wait_seconds", waited_s, queue, claim.priority
-                )
+                waits_s.setdefault(claim.priority, []).append(waited_s)
+        for priority, waits in waits_s.items():
+            self._metrics.observe_all("rotulus_worker_queue_wait_seconds", waits, queue, priority)
 
     def note_drained(self, queue: str, seconds: float) -> None:
         """Take note of a batch that was settled."""
