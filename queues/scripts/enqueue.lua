@@ -81,20 +81,13 @@ end
 -- dropped, and one that has fallen out of its set (a part of Redis was lost) is ready again. One
 -- that is packed, and has the cause, stays so and brings its payload; no other stays packed.
 local function look(key, item, cause)
-  local function fields()
-    return try('HMGET', item, 'state', 'c:' .. cause, 'n:' .. cause, 'rank', 'deadline', 'causes',
-      'ends')
-  end
-  local seen, payload = fields(), nil
-  if not seen then
-    local record = packed(key)
-    if record and record['c:' .. cause] then
-      payload = record.payload
-      seen = { record.state, true, false, record.rank, record.deadline, record.causes }
-    else
-      unpack_item(key)
-      seen = fields() or {}
-    end
+  local record, seen = packed(key), nil
+  if record and record['c:' .. cause] then
+    seen = { record.state, true, false, record.rank, record.deadline, record.causes }
+  else
+    if record then unpack_item(key) end
+    seen = try('HMGET', item, 'state', 'c:' .. cause, 'n:' .. cause, 'rank', 'deadline', 'causes',
+      'ends') or {}
   end
   local rank, deadline, causes = number(seen[4]), number(seen[5]), number(seen[6])
   local is_sound = STATES[seen[1] or ''] and deadline and causes and rank
@@ -104,7 +97,7 @@ local function look(key, item, cause)
   end
   return {
     state = seen[1], known = seen[2] or seen[3], rank = rank, deadline = deadline, causes = causes,
-    is_worn_out = is_worn_out(seen[7]), payload = payload,
+    is_worn_out = is_worn_out(seen[7]), payload = record and record.payload,
   }
 end
 
