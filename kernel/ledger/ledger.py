@@ -867,8 +867,8 @@ class Ledger:
             return
         known = self._expect_sound()
         joined, others = questions()
-        asked = Questions(joined, (*others, *ASKED_BY_EACH))
-        with self._note_commit() as commit, store.turn(asked) as turn:
+        all_questions = Questions(joined, (*others, *ASKED_BY_EACH))
+        with self._note_commit() as commit, store.turn(all_questions) as turn:
             buffer = BufferedTables(with_archive(turn.snapshot, self.archive))
             transaction = LedgerTransaction(buffer, self.host, self.kept)
             self._compare(turn.snapshot, transaction.head_now, known)

@@ -114,34 +114,34 @@ class WorkQueue(QueueView):
         again what has no answer.
         """
         enqueue_args(item, self._priority(item.priority))  # what is refused is refused alone
-        asked = _Asked(item)
-        self._asked.append(asked)
+        asking = _Asked(item)
+        self._asked.append(asking)
         try:
             await anyio.lowlevel.checkpoint()
-            while asked.answer is None:
-                await (asked.woken.wait() if asked.is_sent else self._enqueue_asked())
+            while asking.answer is None:
+                await (asking.woken.wait() if asking.is_sent else self._enqueue_asked())
         finally:
-            if not asked.is_sent:
-                self._asked.remove(asked)
-        if isinstance(asked.answer, QueueError):
-            raise QueueError(asked.answer.code, str(asked.answer)) from asked.answer
-        return asked.answer
+            if not asking.is_sent:
+                self._asked.remove(asking)
+        if isinstance(asking.answer, QueueError):
+            raise QueueError(asking.answer.code, str(asking.answer)) from asking.answer
+        return asking.answer
 
     async def _enqueue_asked(self) -> None:
         sent = self._asked[:BATCH_ITEMS_MAX]
         del self._asked[:BATCH_ITEMS_MAX]
-        for asked in sent:
-            asked.is_sent, asked.woken = True, anyio.Event()
+        for asking in sent:
+            asking.is_sent, asking.woken = True, anyio.Event()
         answers: Sequence[Enqueued | QueueError | None] = [None] * len(sent)
         try:
-            answers = await self.enqueue_many([asked.item for asked in sent])
+            answers = await self.enqueue_many([asking.item for asking in sent])
         except QueueError as error:
             answers = [error] * len(sent)
         finally:
-            for asked, answer in zip(sent, answers, strict=True):
-                asked.answer, asked.is_sent = answer, answer is not None
-                asked.woken.set()
-            self._asked[:0] = [asked for asked in sent if not asked.is_sent]
+            for asking, answer in zip(sent, answers, strict=True):
+                asking.answer, asking.is_sent = answer, answer is not None
+                asking.woken.set()
+            self._asked[:0] = [asking for asking in sent if not asking.is_sent]
 
     async def claim(
         self, limit: int, visibility_ms: int, least_urgent: str | None = None

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.anyio
 PRIORITY = "background_normal"
 
 
-def item(key: str, cause: str = "c", payload: bytes = b"{}", **more: Any) -> NewItem:
-    return NewItem(key, PRIORITY, cause, payload, **more)
+def item(key: str, cause: str = "c", payload: bytes = b"{}", **fields: Any) -> NewItem:
+    return NewItem(key, PRIORITY, cause, payload, **fields)
 
 
 async def type_of(redis: Redis, queue: WorkQueue, key: str) -> str:

@@ -36,7 +36,7 @@ class RaisedInProcess:
     def of(cls, error: BaseException, callers: tuple[str, ...]) -> Self:
         """Return an error's; the frames of callers before its first other one are left out."""
         said = f"{type(error).__name__}: {message_of(error)}"
-        return cls(_pickled(error), said, traceback_of(error, callers))
+        return cls(_pickle_of(error), said, traceback_of(error, callers))
 
     def error(self) -> BaseException:
         """Return the error, whose cause is its traceback."""
@@ -47,7 +47,7 @@ class RaisedInProcess:
         return error
 
 
-def _pickled(error: BaseException) -> bytes:
+def _pickle_of(error: BaseException) -> bytes:
     try:
         pickled = pickle.dumps(error)
         is_same = type(pickle.loads(pickled)) is type(error)  # noqa: S301 - written just now

@@ -69,13 +69,13 @@ class AheadRows:
                 continue
             complete[id(each)] = rows
             known = self._by_value.setdefault(_shape(query), {})
-            asked = {value: known.get(value, []) for value in _values_of(each, complete)}
+            of_values = {value: known.get(value, []) for value in _values_of(each, complete)}
             place = column_names(query.table).index(_any_of(query)[0])
-            fresh = asked.keys() - known.keys()
+            fresh = of_values.keys() - known.keys()
             for row in rows:
                 if row[place] in fresh:
-                    asked[row[place]].append(row)
-            known |= asked
+                    of_values[row[place]].append(row)
+            known |= of_values
 
 
 def joined_statement(joined: Joined) -> Statement:

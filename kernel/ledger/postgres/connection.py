@@ -62,7 +62,7 @@ Statement = tuple[str, Sequence[Any]]
 """A text with the driver's marks, and its values."""
 
 
-class Reply(NamedTuple):
+class StatementReply(NamedTuple):
     """What the server answered to a statement."""
 
     rows: list[tuple[Any, ...]]
@@ -103,7 +103,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         """Which of the last statements the server refused, -1 where nothing was sent; None where it
         refused none, or that is not known."""
 
-    def exchange(self, statements: Sequence[Statement]) -> list[Reply]:
+    def exchange(self, statements: Sequence[Statement]) -> list[StatementReply]:
         """Send statements in one message and return their replies.
 
         Nothing is sent where the server is known to have ended the session. Behind a statement that
@@ -114,7 +114,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             UnicodeEncodeError: a text has half of a surrogate pair; nothing was sent.
         """
         self.refused_at = -1
-        values = [[*map(_encoded, values)] for _, values in statements]
+        values = [[*map(_encode, values)] for _, values in statements]
         said = select.poll()
         said.register(self.pgconn.socket, select.POLLIN)
         while said.poll(0):
@@ -139,7 +139,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         pgconn.pipeline_sync()
         results = self.wait(_results(pgconn, len(sent)))
         loading = Transformer(self)
-        replies: list[Reply] = []
+        replies: list[StatementReply] = []
         for text, result in zip(sent, results, strict=False):
             if result.status not in _DONE:
                 self.refused_at = len(replies)
@@ -149,7 +149,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
                 continue
             loading.set_pgresult(result)
             rows = loading.load_rows(0, result.ntuples, tuple)
-            replies.append(Reply(rows, (result.command_status or b"").decode()))
+            replies.append(StatementReply(rows, (result.command_status or b"").decode()))
         return replies
 
     def send_rollback(self) -> None:
@@ -207,7 +207,7 @@ def _results(pgconn: psycopg.pq.abc.PGconn, count: int) -> PQGen[list[psycopg.pq
     return results
 
 
-def _encoded(value: Any) -> tuple[bytes | None, Format]:
+def _encode(value: Any) -> tuple[bytes | None, Format]:
     """Return a value as it is sent: of a text and of a number the server knows the type."""
     if value is None or isinstance(value, bytes):
         return value, Format.BINARY

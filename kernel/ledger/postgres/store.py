@@ -34,9 +34,9 @@ from kernel.ledger.postgres.ahead import AheadRows, expectations, joined_stateme
 from kernel.ledger.postgres.column_arrays import column_array
 from kernel.ledger.postgres.connection import (
     Connection,
-    Reply,
     Silences,
     Statement,
+    StatementReply,
     close_on_failure,
     connect,
     place_of,
@@ -307,7 +307,7 @@ class PostgresTables(SqlTables):
         """Return what asks questions, for `learn` to take the replies."""
         return [*map(joined_statement, questions.joined), *map(self._statement, questions.others)]
 
-    def learn(self, questions: Questions, replies: Sequence[Reply]) -> None:
+    def learn(self, questions: Questions, replies: Sequence[StatementReply]) -> None:
         """Keep the replies to `statements_ahead`."""
         joined, others = questions
         self._ahead.learn(joined, [reply.rows for reply in replies[: len(joined)]])
@@ -434,7 +434,7 @@ class PostgresStore:
 
         def hold(expected: Sequence[Expected]) -> PostgresTables:
             written.extend(expectations(expected))
-            return PostgresTables(self._begun(), self._texts, gathered=written)
+            return PostgresTables(self._expect_writer(), self._texts, gathered=written)
 
         with self._lock:
             self._settle_now()
@@ -444,12 +444,12 @@ class PostgresStore:
                 try:
                     self._commit(written)
                 except psycopg.errors.LockNotAvailable:
-                    self._roll_back(self._begun())
+                    self._roll_back(self._expect_writer())
                     self._look_at_holders()
                     self._begin_writing()
                     self._commit(written)
 
-    def _begun(self) -> Connection:
+    def _expect_writer(self) -> Connection:
         if self._writer is None:
             raise LedgerUnavailable(f"{self.place}: the connection was lost")
         return self._writer
@@ -525,11 +525,11 @@ class PostgresStore:
 
     def _begin_writing(self) -> PostgresTables:
         self._begin()
-        tables = self._hold_head(self._begun())
+        tables = self._hold_head(self._expect_writer())
         self._unsettled = False
         return tables
 
-    def _begin(self, *statements: Statement) -> list[Reply]:
+    def _begin(self, *statements: Statement) -> list[StatementReply]:
         """Begin on the writer's connection, or on a new one, and return the further replies."""
         begin = statements or _begin_with(_BEGIN_WRITING, _look_each_ms())
         replies = self._begin_on_idle(self._writer, begin)
@@ -571,7 +571,7 @@ class PostgresStore:
             heads.append((_LOOK_IN_TURN, places))
         ahead = tables.statements_ahead(questions)
         replies = self._begin(*begin, (_KEEP_VERSION, ()), *heads, *ahead)
-        tables.use(self._begun())
+        tables.use(self._expect_writer())
         first = len(replies) - len(ahead)
         tables.learn(questions, replies[first:])
         looked = replies[first - len(heads) : first]
@@ -591,7 +591,7 @@ class PostgresStore:
                 self._roll_back(writer)
                 holders = self._look_at_holders()
                 self._begin()
-                writer = self._begun()
+                writer = self._expect_writer()
             except psycopg.Error as error:
                 self._roll_back(writer)
                 raise LedgerUnavailable(f"{self.place}: {error}") from error
@@ -684,7 +684,7 @@ class PostgresStore:
 
     def _begin_on_idle(
         self, idle: Connection | None, begin: Sequence[Statement]
-    ) -> list[Reply] | None:
+    ) -> list[StatementReply] | None:
         """Begin on an idle connection; None when it is gone, with which nothing was lost."""
         if idle is None:
             return None
@@ -707,7 +707,7 @@ class PostgresStore:
             HeadMoved: an expected row is another.
             CommitOutcomeUnknown: the connection was lost before the server answered to it all.
         """
-        writer = self._begun()
+        writer = self._expect_writer()
         try:
             *_, reply = writer.exchange([*gathered, ("COMMIT", ())])
         except (psycopg.errors.SerializationFailure, psycopg.errors.DivisionByZero) as error:

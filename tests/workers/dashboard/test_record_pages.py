@@ -83,8 +83,8 @@ async def test_whatever_names_are_in_a_session_its_page_is_small(door: Door) -> 
     while further is not None:
         page = await shown(door, f"/sessions/{SESSION}", **{"from": further})
         seen += page.count("?hypothesis=", 0, page.index("</ul>", page.index('id="fates"')))
-        more = re.search(r"from=(\d+)#course", page)
-        further = None if more is None else int(more[1])
+        link = re.search(r"from=(\d+)#course", page)
+        further = None if link is None else int(link[1])
     assert seen == len(names)
 
 

@@ -166,14 +166,14 @@ async def show_session(pages: Pages, request: Request) -> Response:
     """
     session_id, query = request.path_params["session_id"], request.query_params
     before, step = place_of(query, "before"), place_of(query, "step")
-    asked = place_of(query, "hypothesis")
+    hypothesis = place_of(query, "hypothesis")
     picture = await pages.source.session(session_id, before, step)
     if picture is None:
         message = f"the record has no session {session_id!r}"
         return await pages.refuse(request, "SESSION_NOT_FOUND", message)
     names = [] if picture.course is None else [*picture.course.fell_at]
-    if asked is not None and asked < len(names):
-        named = urlencode({"id": session_id, "hypothesis": names[asked]})
+    if hypothesis is not None and hypothesis < len(names):
+        named = urlencode({"id": session_id, "hypothesis": names[hypothesis]})
         return RedirectResponse(f"{relative_root(request)}/explain?{named}", 303, headers=PAGE)
     events = fitting(picture.trail["events"][::-1], TRAIL_BYTES_MAX, entry_bytes)
     first_name = min(place_of(query, "from") or 0, max(0, len(names) - 1))
