@@ -15,7 +15,7 @@ PARALLEL := -n $(PROCESSES) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check coverage matrix lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto blocking lock clean
+.PHONY: help setup demo test test-fast check coverage matrix lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto blocking lock release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -147,6 +147,9 @@ proto: $(STAMP) ## Write workers/tee/tee_pb2* from tee.proto
 blocking: $(STAMP) ## Write workers/client/blocking.py from the client for event loops
 	@$(BIN)/python -m tests.blocking_client > workers/client/blocking.py.new && \
 		mv workers/client/blocking.py.new workers/client/blocking.py
+
+release: $(STAMP) ## Write both wheels, their bills of materials, the manual page and SHA256SUMS into dist/
+	@$(BIN)/python deploy/package/release.py $(ARGS)
 
 lock: ## Renew uv.lock and the list that pip reads (needs uv)
 	uv lock

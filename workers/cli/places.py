@@ -49,7 +49,10 @@ REFUSED: Final[Mapping[str, PlaceRefusal]] = {
     "gateway": _STARTS,
     "tee": PlaceRefusal("it keeps its sessions in the folder and asks no gateway"),
     "new": _FILES_ALONE,
-    "settings": PlaceRefusal(*["it prints the same wherever it runs"] * 2),
+    **dict.fromkeys(
+        ("settings", "completion", "man"),
+        PlaceRefusal(*["it prints the same wherever it runs"] * 2),
+    ),
     "witness": _FILES_ALONE,
     "dockets": _FILES_ALONE,
     "thought key": _FILES_ALONE,
