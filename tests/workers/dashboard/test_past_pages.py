@@ -52,7 +52,7 @@ async def test_what_came_later_is_not_on_it(door: Door):
     assert "3 of 3" in session
     assert "ELIMINATE" not in session
     assert "2 of 3" in await page(door, f"/sessions/{SESSION}")
-    assert "3 of 3" in await page(door, "/", at=sequence)
+    assert "3&nbsp;of&nbsp;3" in await page(door, "/", at=sequence)
     assert "No queue had been asked" in await page(door, "/", at=sequence)
     assert "u-1" not in await page(door, "/operations", at=sequence)
     assert "before" in await page(door, "/nodes/s-1", at=sequence)
