@@ -1,10 +1,14 @@
 """Serves the files of the page: a fixed table, read once, under one version in their URL.
 
-The version is a digest of all files and stands in the path before the name, so that a module's
-own `import "./stream.js"` carries it too, and a browser may keep every file for ever.
+They are sent without what only readers of the source need: lines of comment, and indents; what
+others hand out too is sent word for word. The version is a digest of all files and stands in the
+path before the name, so that a module's own `import "./stream.js"` carries it too, and a browser
+may keep every file for ever.
 """
 
 import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -34,6 +38,13 @@ _OF_THE_KERNEL: dict[str, ModuleType] = {"proof_file.mjs": proof}
 """Files that others hand out too, word for word, by the package where they are."""
 
 
+_UNSENT: Mapping[str, re.Pattern[bytes]] = {
+    "js": re.compile(rb"^[ \t]*//[^\n]*\n|^[ \t]+|^\n", re.MULTILINE),
+    "css": re.compile(rb"/\*.*?\*/\s*|(?<=[:;{},>])\s+|\s+(?=[{}>])|;\s*(?=})", re.DOTALL),
+}
+"""By the ends of names. No text of a module goes over lines; none of the style has such signs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asset:
     """One file of the dashboard, as it is sent."""
@@ -56,12 +67,18 @@ def load_assets() -> Assets:
     static = files(dashboard).joinpath("static")
     by_name = {
         name: Asset(
-            (files(_OF_THE_KERNEL[name]) if name in _OF_THE_KERNEL else static)
-            .joinpath(name)
-            .read_bytes(),
+            files(_OF_THE_KERNEL[name]).joinpath(name).read_bytes()
+            if name in _OF_THE_KERNEL
+            else sent(name, static.joinpath(name).read_bytes()),
             media_type,
         )
         for name, media_type in MEDIA_TYPES.items()
     }
     digest = hashlib.sha256(b"\0".join(asset.body for asset in by_name.values()))
     return Assets(digest.hexdigest()[:12], by_name)
+
+
+def sent(name: str, source: bytes) -> bytes:
+    """Return a file as it is sent."""
+    unsent = _UNSENT.get(name.rpartition(".")[2])
+    return source if unsent is None else unsent.sub(b"", source)

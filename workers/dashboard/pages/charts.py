@@ -34,4 +34,7 @@ async def charts_context(
         board = draw(document, OF_ALL if queue is None else OF_A_QUEUE)
     except LedgerUnavailable:
         board = None
-    return {"board": board, "span": span, "spans": SPANS, "picture_of": chart_picture}
+    # The first load of the overview is bounded: its tables are a link away.
+    shows_tables = queue is not None or query.get("tables") == "shown"
+    context = {"board": board, "span": span, "spans": SPANS, "picture_of": chart_picture}
+    return context | {"shows_tables": shows_tables}
