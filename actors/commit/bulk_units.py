@@ -27,7 +27,7 @@ from kernel.work.bulk_operations import (
 from kernel.work.dead_letters import dismiss_request, requeue_requests
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import prioritize
-from kernel.work.queue_kinds import is_extraction_task, requestable_kind
+from kernel.work.queue_kinds import is_extraction_task, is_requestable
 from kernel.work.request_search import find_requests
 
 PAGE_REQUESTS: Final = 256
@@ -137,7 +137,7 @@ def _decision_fields(operation: BulkOperation) -> Document:
 
 
 def _cancel(context: CommitContext, request: Request, operation: BulkOperation) -> None:
-    if requestable_kind(request.queue) is None:
+    if not is_requestable(request.queue):
         message = f"the record asks for {request.request_id}"
         raise WorkRefused("work_request_not_cancellable", message, "request_id")
     if is_extraction_task(request):
@@ -153,7 +153,7 @@ def _requeue(
     Raises:
         WorkRefused: `work_requests_too_many`; the page waits for room.
     """
-    left = [request for request in requests if requestable_kind(request.queue) is not None]
+    left = [request for request in requests if is_requestable(request.queue)]
     while left:
         try:
             with context.transaction.savepoint():

@@ -55,7 +55,7 @@ from kernel.work.queue_kinds import (
     QUEUE_KINDS,
     is_built_in,
     is_extraction_task,
-    requestable_kind,
+    is_requestable,
 )
 from kernel.work.registrations import QueueRegistration, register
 from kernel.work.reports import (
@@ -156,7 +156,7 @@ class CancelRequestUnit:
         before = status_of(context.transaction, self.request_id)
         if before is not None and before.state != "open":
             return False, before
-        if before is not None and requestable_kind(before.queue) is None:
+        if before is not None and not is_requestable(before.queue):
             message = f"the record asks for {self.request_id}, and it ends when its work is done"
             raise WorkRefused("work_request_not_cancellable", message, "request_id")
         request = open_request(context.transaction, self.request_id)

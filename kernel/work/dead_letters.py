@@ -24,7 +24,7 @@ from kernel.values.host import iso_time
 from kernel.work import receipts
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
-from kernel.work.queue_kinds import not_asked, requestable_kind
+from kernel.work.queue_kinds import is_requestable, not_asked
 from kernel.work.request_lists import RequestSummary, summaries_of
 from kernel.work.request_search import (
     RequestSearch,
@@ -233,7 +233,7 @@ def requeue(
     Raises:
         WorkRefused: `work_request_unknown`, `work_request_not_dead`, or what `enqueue` raises.
     """
-    if requestable_kind(queue) is None:
+    if not is_requestable(queue):
         raise WorkRefused("work_queue_unknown", not_asked(queue), "queue")
     documents = _dead_requests(transaction, queue, request_ids)
     fresh = tuple(dead for dead in documents if requeue_of(transaction, queue, dead) is None)

@@ -118,6 +118,9 @@ class Gateway:
     stops: Sequence[Callable[[], None]]
     """What ends streams and waits, so that the server can finish its requests."""
 
+    begun: Callable[[], Awaitable[None]]
+    """Wait until its loops know what the first request may ask for."""
+
     leave: Callable[[], Awaitable[None]]
     """Finish what is in hand and release the shards; to be called after the last request."""
 
@@ -131,6 +134,7 @@ class Gateway:
                     tasks.start_soon(loop.run)
                 else:
                     tasks.start_soon(keep_running, loop.run.__qualname__, loop.run)
+            await self.begun()
             await serving
             tasks.cancel_scope.cancel()
 
@@ -219,7 +223,8 @@ def build_gateway(
         sharing,
         loops=loops,
         stops=(*doors.stops, publication.log.stop),
-        leave=_leave_nothing if halted else leave,
+        begun=_wait_nothing if halted else registered.wait_looked,
+        leave=_wait_nothing if halted else leave,
         closing=(
             redis.aclose,
             partial(close_model, model),
@@ -549,7 +554,7 @@ def _problem_of(ledger: Ledger, halted: bool) -> LedgerWentBack | None:  # noqa:
     return None if ledger.watch_of_head is None else ledger.watch_of_head.problem
 
 
-async def _leave_nothing() -> None:
+async def _wait_nothing() -> None:
     return
 
 

@@ -5,7 +5,7 @@ from typing import Final, Self
 
 from kernel.ledger.ledger import LedgerView
 from kernel.values.host import iso_time
-from kernel.work.queue_kinds import QUEUE_KINDS, requestable_kind
+from kernel.work.queue_kinds import QUEUE_KINDS, is_requestable
 from kernel.work.request_history import RequestHistory, request_history
 from kernel.work.request_lists import (
     RequestPage,
@@ -73,7 +73,7 @@ async def request_view(
     is_settled = status.requeued_as is not None or status.dismissed is not None
     is_dead = status.state == "dead_letter" and not is_settled
     # What the record itself asks for is neither taken back nor asked for anew by anybody.
-    is_asked = requestable_kind(queue) is not None
+    is_asked = is_requestable(queue)
     return RequestView(
         RequestDocument.of(status, await progress_of(services, status)),
         why,

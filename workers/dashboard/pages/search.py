@@ -44,7 +44,7 @@ async def show(pages: Pages, request: Request) -> Response:
     subject = await pages.source.subject(text)
     workers: Sequence[str] = () if subject is not None else await pages.source.workers_like(text)
     if subject is not None or text in workers:
-        place = f"workers/{in_url(text)}" if subject is None else _path(subject)
+        place = "/".join(("workers", in_url(text))) if subject is None else _path(subject)
         return RedirectResponse(f"{relative_root(request)}/{place}", 303, headers=PAGE)
     context |= {"results": await pages.source.search(text), "workers": workers[:ROWS_MAX]}
     return await pages.answer(request, "search", context)

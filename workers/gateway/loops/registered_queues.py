@@ -36,6 +36,14 @@ class RegisteredQueues:
         self._definitions: dict[str, bytes] = {}
         self._relays: dict[str, anyio.CancelScope] = {}
         self._wake = WakeSignal()
+        self._has_looked = anyio.Event()
+
+    async def wait_looked(self) -> None:
+        """Wait until it has looked once, so that a first request meets the queues that there are.
+
+        A ledger that is away is not waited for.
+        """
+        await self._has_looked.wait()
 
     def notify(self) -> None:
         """Wake it after a commit; cheap, and harmless when called too often."""
@@ -50,6 +58,7 @@ class RegisteredQueues:
                         await self._look(tasks)
                     except LedgerUnavailable as error:
                         _log.warning("registered_queues_wait", code=error.code)
+                    self._has_looked.set()
                     await self._wake.next_look(0)
         finally:
             for name in tuple(self._definitions):

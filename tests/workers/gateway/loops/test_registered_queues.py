@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kernel.ledger.ledger import Ledger
+from kernel.values.errors import LedgerUnavailable
 from kernel.values.priorities import QueuePriority
 from kernel.work.queue_kinds import QUEUE_KINDS
 from tests.kernel.test_registrations import ROWS, put, registration, table
@@ -71,6 +72,25 @@ async def test_a_queue_is_served_from_its_registration_on_and_as_it_changes(door
     assert "late" not in QUEUE_KINDS, "the rows end with the gateway"
 
 
+async def test_a_gateway_knows_what_is_registered_before_its_first_request(door: Door):
+    put(door.ledger, registration("early"))
+    async with serving(door.ledger) as served:
+        await served.loop.wait_looked()
+        assert QUEUE_KINDS["early"].is_registered
+
+
+async def test_a_ledger_that_is_away_keeps_no_gateway_from_answering(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+):
+    def away(_: Any) -> None:
+        raise LedgerUnavailable("nobody answers")
+
+    monkeypatch.setattr(door.ledger, "read", away)
+    async with serving(door.ledger) as served:
+        await served.loop.wait_looked()
+        assert served.running == []
+
+
 async def test_what_this_process_cannot_serve_is_said_and_others_go_on(door: Door):
     odd = (QueuePriority("user_initiated", "critical", 5),)
     put(door.ledger, registration("odd", priorities=odd, default_priority="user_initiated"))
@@ -106,6 +126,18 @@ async def test_a_worker_registers_with_its_token_and_producers_are_told_what_doe
     assert error["details"] == {"field": "content.width", "index": 0}
     good = {"request_key": "k", "content": {**content, "width": 80}}
     assert (await door.http.post(path, json={"requests": [good]})).status_code in {200, 201, 202}
+
+
+async def test_a_request_is_taken_back_where_its_queue_is_not_known_yet(door: Door):
+    """As at a gateway that another one's worker tells of the queue within a second."""
+    await door.reporter("queues", body(registration("resize").document()))
+    path = "/v1/queues/resize/requests"
+    asked = {"request_key": "k", "content": {"image_id": "i", "width": 80}}
+    [request] = (await door.http.post(path, json={"requests": [asked]})).json()["requests"]
+    assert "resize" not in QUEUE_KINDS
+    place = f"{path}/{request['request_id']}"
+    cancelled = (await door.http.post(f"{place}/cancel", json={"reason": "why"})).json()
+    assert (cancelled["cancelled"], cancelled["request"]["reason"]) == (True, "why")
 
 
 async def test_a_registration_that_cannot_be_used_is_refused_with_its_code(door: Door):
