@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import ContextVar
 from math import inf
 from time import monotonic as now_s
-from traceback import StackSummary
 from types import FrameType
 from typing import Any, Final, Generic, TypeVar
 
@@ -23,7 +22,12 @@ import anyio
 import structlog
 
 from kernel.values.foreign_code import ForeignCodeEnded, is_of_the_user
-from workers.environment.foreign_threads import FRAMES_SHOWN, ForeignCodeHangs, leave_behind
+from workers.environment.foreign_threads import (
+    CallStack,
+    ForeignCodeHangs,
+    call_stack,
+    leave_behind,
+)
 
 T = TypeVar("T")
 
@@ -87,7 +91,7 @@ async def await_foreign(
     task = loop.create_task(call.run(function, arguments))
     deadline_s = anyio.current_time() + limit_s
     pause_s = inf if tick is None else TICK_S
-    hangs_at: str | None = None
+    hangs_at: CallStack | None = None
     try:
         while not call.ended.is_set() and anyio.current_time() < deadline_s:
             if tick is not None:
@@ -96,7 +100,7 @@ async def await_foreign(
                 await call.ended.wait()
     finally:
         if not call.ended.is_set():
-            hangs_at = call.place()
+            hangs_at = call.stack()
             await call.cancel(task)
     if hangs_at is not None:
         raise ForeignCodeHangs(limit_s, hangs_at)
@@ -141,16 +145,16 @@ class _Call(Generic[T]):
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_S):
             await self.ended.wait()
         if not self.ended.is_set():
-            place = self.place()
+            stack = self.stack()
             if self._steps is not None:
                 self._steps.is_left = True
             _LEFT.add(task)
             task.add_done_callback(_LEFT.discard)
-            leave_behind(place, task.done)
+            leave_behind(stack, task.done)
 
-    def place(self) -> str:
-        """Return where the call waits, the innermost call last."""
-        return "" if self._steps is None else self._steps.place()
+    def stack(self) -> CallStack:
+        """Return where the call waits."""
+        return CallStack() if self._steps is None else self._steps.stack()
 
     def _check(self, longest_s: float) -> None:
         if longest_s > STEP_SHOWN_S:
@@ -196,21 +200,21 @@ class _Steps(Awaitable[T]):
             except BaseException as error:  # noqa: BLE001 - it is the coroutine's to handle
                 value, step = error, self._coroutine.throw
             if self.is_left:
-                place = self.place()
+                stack = self.stack()
                 if step == self._coroutine.throw:
                     _LEFT.add(self._coroutine)  # it does not listen
                 else:
                     self._coroutine.close()  # what it waited for came; it lets go what it holds
-                raise ForeignCodeHangs(END_S, place)
+                raise ForeignCodeHangs(END_S, stack)
 
-    def place(self) -> str:
-        """Return where the coroutine waits, the innermost call last."""
+    def stack(self) -> CallStack:
+        """Return where the coroutine waits."""
         frames: list[tuple[FrameType, int]] = []
         waits: Any = self._coroutine
         while (frame := getattr(waits, "cr_frame", getattr(waits, "gi_frame", None))) is not None:
             frames.append((frame, frame.f_lineno))
             waits = getattr(waits, "cr_await", getattr(waits, "gi_yieldfrom", None))
-        return "".join(StackSummary.extract(iter(frames[-FRAMES_SHOWN:])).format())
+        return call_stack(frames)
 
 
 def running_call() -> str:

@@ -8,12 +8,14 @@ ends itself when too much of it is there (decision workers/0450).
 
 import sys
 import threading
-import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
+from itertools import takewhile
 from queue import Empty, SimpleQueue
+from traceback import StackSummary, walk_stack
+from types import CodeType, FrameType
 from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
@@ -32,14 +34,37 @@ FRAMES_SHOWN: Final = 20
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class CallStack:
+    """Where a call that goes on stood, its innermost function last."""
+
+    text: str = ""
+    functions: tuple[tuple[CodeType, str], ...] = ()
+    """The code of each and the name of its module; no frame, which would keep what it holds."""
+
+
+def call_stack(frames: Iterable[tuple[FrameType, int]]) -> CallStack:
+    """Return where a call stands by its frames and their lines, the innermost last."""
+    shown = [*frames][-FRAMES_SHOWN:]
+    text = "".join(StackSummary.extract(iter(shown)).format())
+    return CallStack(text, tuple((frame.f_code, module_of(frame)) for frame, _ in shown))
+
+
+def module_of(frame: FrameType) -> str:
+    """Return the name of the module of a frame's code."""
+    return str(frame.f_globals.get("__name__", ""))
+
+
 class ForeignCodeHangs(Exception):
     """A function that is not ours did not return in time; the notes say where it stands."""
 
     code = "foreign_code_hangs"
+    stack = CallStack()
 
-    def __init__(self, seconds: float, place: str) -> None:
+    def __init__(self, seconds: float, stack: CallStack) -> None:
         super().__init__(f"it did not return within {seconds:g} s")
-        self.add_note(f"It stands here, the innermost call last:\n{place}")
+        self.add_note(f"It stands here, the innermost call last:\n{stack.text}")
+        self.stack = stack
 
 
 def call_within(
@@ -66,10 +91,10 @@ def call_within(
         helper.ended.get(timeout=limit_s)
     except BaseException as waited:
         # Empty, or Ctrl-C in the thread that waits.
-        place, call.is_left = helper.place(), True
-        leave_behind(place, lambda: call.is_over)
+        stack, call.is_left = helper.stack(), True
+        leave_behind(stack, lambda: call.is_over)
         if isinstance(waited, Empty):
-            raise ForeignCodeHangs(limit_s, place) from None
+            raise ForeignCodeHangs(limit_s, stack) from None
         raise
     _idle.append(helper)
     error, call.error = call.error, None
@@ -82,18 +107,19 @@ def call_within(
         del error  # whose traceback has this frame
 
 
-def leave_behind(place: str, is_over: Callable[[], bool]) -> None:
+def leave_behind(stack: CallStack, is_over: Callable[[], bool]) -> None:
     """Note a call that goes on without its caller; end the process where there are too many.
 
     Args:
-        place: the stack of the call.
+        stack: where the call stands.
         is_over: tells whether it has returned meanwhile.
     """
     with _lock:
         LEFT_BEHIND[:] = [each for each in LEFT_BEHIND if not each()]
         LEFT_BEHIND.append(is_over)
         count = len(LEFT_BEHIND)
-    _log.error("foreign_code_left_behind", count=count, count_max=LEFT_BEHIND_MAX, place=place)
+    place, most = stack.text, LEFT_BEHIND_MAX
+    _log.error("foreign_code_left_behind", count=count, count_max=most, place=place)
     if count > LEFT_BEHIND_MAX:
         _log.critical("process_ends", reason="foreign_code_left_behind", count=count)
         end_process(1)
@@ -118,10 +144,12 @@ class _Helper:
         self._thread = threading.Thread(target=self._serve, name="foreign code", daemon=True)
         self._thread.start()
 
-    def place(self) -> str:
-        """Return the stack of the call that goes on."""
+    def stack(self) -> CallStack:
+        """Return where the call stands that goes on, without what made it."""
         frame = sys._current_frames().get(self._thread.ident or 0)  # noqa: SLF001 - the one way
-        return "".join(traceback.format_stack(frame)[-FRAMES_SHOWN:])
+        serve = _Helper._serve.__code__
+        of_call = takewhile(lambda each: each[0].f_code is not serve, walk_stack(frame))
+        return call_stack(reversed([*of_call]))
 
     def _serve(self) -> None:
         _here.is_helper = True

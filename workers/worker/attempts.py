@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import CodeType
 from typing import Final
 
 import anyio.to_thread
@@ -26,7 +26,7 @@ from queues.queue.claim_tokens import CHANCE_BITS, UNKNOWN_WORKER, claimed_us, t
 from queues.queue.items import Claim
 from workers.client import errors as of_client
 from workers.environment import foreign_threads as of_workers
-from workers.environment.foreign_threads import call_within
+from workers.environment.foreign_threads import ForeignCodeHangs, call_within, module_of
 
 Redact = Callable[[str], str]
 
@@ -128,7 +128,7 @@ def error_of_code(code: str) -> AttemptError:
 
 
 def _class_of(error: BaseException) -> str:
-    kind = type(error)
+    kind = TimeoutError if type(error) is ForeignCodeHangs else type(error)
     is_plain = kind.__module__ in ("builtins", "__main__")
     return kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -137,17 +137,22 @@ def user_frame(error: BaseException) -> str:
     """Return the innermost function of the user's own code that an error passed through.
 
     That is the innermost one that is neither ours nor installed; where all are installed, that of
-    the package which was called first.
+    the package which was called first. Of code that hangs, it is that in which it stands.
     """
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    foreign = [frame for frame in frames if not _file(frame).startswith(_OURS)]
+    foreign = [each for each in _functions_of(error) if not each[0].co_filename.startswith(_OURS)]
     if not foreign:
         return ""
-    own = [frame for frame in foreign if not _file(frame).startswith(_INSTALLED)]
-    package = _module(foreign[0]).partition(".")[0]
-    called = [frame for frame in foreign if _module(frame).partition(".")[0] == package]
-    frame = (own or called)[-1]
-    return f"{_module(frame)}.{frame.f_code.co_qualname}"
+    own = [each for each in foreign if not each[0].co_filename.startswith(_INSTALLED)]
+    package = _package(foreign[0][1])
+    code, module = (own or [each for each in foreign if _package(each[1]) == package])[-1]
+    return f"{module}.{code.co_qualname}"
+
+
+def _functions_of(error: BaseException) -> Sequence[tuple[CodeType, str]]:
+    if type(error) is ForeignCodeHangs:
+        return error.stack.functions
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return [(frame.f_code, module_of(frame)) for frame in frames]
 
 
 def _callers(error: BaseException) -> tuple[str, ...]:
@@ -155,14 +160,10 @@ def _callers(error: BaseException) -> tuple[str, ...]:
 
     Where all of the user's code is installed, what is between is shown.
     """
-    files = [_file(frame) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     has_own = any(not file.startswith((*_OURS, *_INSTALLED)) for file in files)
     return (*_OURS, *_INSTALLED) if has_own else _OURS
 
 
-def _file(frame: FrameType) -> str:
-    return frame.f_code.co_filename
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
+def _package(module: str) -> str:
+    return module.partition(".")[0]

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from kernel.values.foreign_code import ForeignCodeEnded, traceback_of
 from tests.foreign_ends import ENDS, released_at_the_end, stands_still
 from workers.environment import foreign_threads
-from workers.environment.foreign_threads import ForeignCodeHangs, call_within
+from workers.environment.foreign_threads import CallStack, ForeignCodeHangs, call_within
 
 
 @pytest.fixture(autouse=True)
@@ -75,5 +75,5 @@ def test_what_has_returned_meanwhile_is_left_behind_no_more(monkeypatch: pytest.
         if is_over():
             break
         threading.Event().wait(0.01)
-    foreign_threads.leave_behind("", lambda: False)  # would end this process otherwise
+    foreign_threads.leave_behind(CallStack(), lambda: False)  # would end this process otherwise
     assert len(foreign_threads.LEFT_BEHIND) == 1

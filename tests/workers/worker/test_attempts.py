@@ -17,7 +17,7 @@ from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door
 from tests.workers.worker.test_plugin_jobs import QUEUE, Parcel, ParcelWorld, world_kind
 from tests.world import MAX_ATTEMPTS, QUICK_RETRIES, behind_a_door
-from workers.environment.foreign_threads import ForeignCodeHangs
+from workers.environment.foreign_threads import CallStack, ForeignCodeHangs
 from workers.plugins import JobContext, JobRefused, Retry, RetryAfter
 from workers.worker.attempts import ErrorTexts, expired_delivery, new_token
 
@@ -209,7 +209,7 @@ async def test_which_errors_are_worth_another_attempt_is_decided_by_the_job(worl
         await world.deliver()
         assert world.status(request_id).state == state, name
         assert len(world.failures(request_id).attempts) == 1
-    assert Retry(on=(TimeoutError,)).retries(ForeignCodeHangs(1.0, "here"))
+    assert Retry(on=(TimeoutError,)).retries(ForeignCodeHangs(1.0, CallStack()))
 
 
 async def test_a_job_that_asks_for_too_many_pauses_is_given_up_and_the_log_says_why(
@@ -231,7 +231,7 @@ async def test_a_job_that_asks_for_too_many_pauses_is_given_up_and_the_log_says_
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError(), CancelledError(), SystemExit(3), ForeignCodeHangs(1.0, "here")]
+    "error", [ValueError(), CancelledError(), SystemExit(3), ForeignCodeHangs(1.0, CallStack())]
 )
 def test_a_policy_that_names_no_errors_tries_again_after_each(error: BaseException):
     assert Retry(attempts=3).retries(error)

@@ -38,7 +38,7 @@ from tests.world import MAX_ATTEMPTS, QUICK_RETRIES, DoorWorld, behind_a_door
 from workers.client import ProgressNote, Rotulus
 from workers.client.errors import GatewayError
 from workers.environment import foreign_calls, foreign_threads
-from workers.environment.foreign_threads import ForeignCodeHangs, call_within
+from workers.environment.foreign_threads import CallStack, ForeignCodeHangs, call_within
 from workers.plugins import JobContext, JobRefused, QueuePlugin, Retry, RetryAfter
 from workers.worker.batches import BatchProcessor
 from workers.worker.handlers.plugin import PluginHandler
@@ -274,7 +274,13 @@ async def test_each_attempt_of_a_handler_that_does_not_return_has_failed_with_it
     assert (status.state, status.reason) == ("dead_letter", "handler_timed_out")
     said = [log for log in logs if log["event"] == "handler_timed_out"]
     assert [log["attempt"] for log in said] == [*range(1, MAX_ATTEMPTS + 1)]
-    assert all(f"in {ASYNC_HANGS[name].__name__}" in log["exception"] for log in said)
+    hangs = ASYNC_HANGS[name]
+    assert all(f"in {hangs.__name__}" in log["exception"] for log in said)
+    kept = world.ledger.read(lambda view: failures_of(view, request_id, attempts=True))
+    assert kept is not None
+    place = f"{hangs.__module__}.{hangs.__qualname__}"
+    assert kept.signature == f"TimeoutError in {place}: it did not return within #.# s"
+    assert {each.error_class for each in kept.attempts} == {"TimeoutError"}
 
 
 async def test_a_job_that_is_cancelled_ends_with_the_next_renewal(world: ParcelWorld):
@@ -431,7 +437,7 @@ OURS: Mapping[str, Callable[[], Exception]] = {
     "an answer without a code": OddAnswer,
     "another gateway that is away": lambda: GatewayError("gateway_unreachable", "nobody answered"),
     "another ledger that is away": lambda: LedgerUnavailable("nobody answered"),
-    "a limit of its own": lambda: ForeignCodeHangs(1, "elsewhere"),
+    "a limit of its own": lambda: ForeignCodeHangs(1, CallStack()),
 }
 """Errors of our classes, which a handler may raise as any other."""
 
