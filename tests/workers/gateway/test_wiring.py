@@ -206,11 +206,12 @@ async def test_the_emergency_throttle_is_armed_without_anybody_asking(
     fake = FakeHost()
     ledger = memory_ledger(fake)
     gateway = gateway_in(tmp_path, ledger, **options)
-    for number in range(threshold - 1):
-        submit(ledger, create(f"n-{number}", "Note"))
 
     async def questions(_: Any) -> None:
         write = gateway.services.write
+        fake.time_us += 1_100_000  # after what a gateway writes when it begins
+        for number in range(threshold - 1):
+            submit(ledger, create(f"n-{number}", "Note"))
         assert isinstance(await write(of_the_runtime(1)), SubmissionResult)
         refused = await write(of_the_runtime(2))
         assert refused.rejection.reason_code == "emergency_throttle"
