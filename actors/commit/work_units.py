@@ -89,10 +89,13 @@ class RequestWorkUnit:
     """Ask for work: all of the requests, or none."""
 
     requests: tuple[WorkRequest, ...]
+    by_worker: bool = False
+    """Whether it is a worker that asks, for schedules too."""
 
     def run(self, context: CommitContext) -> tuple[WorkReceipt, ...]:
         """Record them; raises `WorkRefused`."""
-        return enqueue_from_outside(context.transaction, self.requests)
+        by_worker = self.by_worker
+        return enqueue_from_outside(context.transaction, self.requests, by_worker=by_worker)
 
 
 @dataclass(frozen=True, slots=True)

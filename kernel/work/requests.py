@@ -174,16 +174,18 @@ def request_id_of(queue: str, request_key: str) -> str:
 
 
 def enqueue_from_outside(
-    transaction: LedgerTransaction, requests: Sequence[WorkRequest]
+    transaction: LedgerTransaction, requests: Sequence[WorkRequest], *, by_worker: bool = False
 ) -> tuple[WorkReceipt, ...]:
     """Record what producers ask for: as `enqueue`, but under no name that the runtime derives.
+
+    A worker asks under the keys of schedules as well.
 
     Raises:
         WorkRefused: `work_request_key_reserved`, and those of `enqueue`.
     """
     for index, request in enumerate(requests):
         try:
-            _check_names(transaction, request)
+            _check_names(transaction, request, by_worker=by_worker)
         except WorkRefused as refused:
             refused.index = index
             raise
@@ -344,10 +346,11 @@ def read_content(request: Request) -> Any:
     return QUEUE_KINDS[request.queue].read(stated, canonicalize(stated))
 
 
-def _check_names(view: LedgerView, request: WorkRequest) -> None:
+def _check_names(view: LedgerView, request: WorkRequest, *, by_worker: bool) -> None:
     """Refuse a key of the runtime's, and a run of its name that it has not asked for."""
     key, run_id = request.request_key, request.content.get("extraction_run_id")
-    if key.startswith(RUNTIME_KEYS) or derived_name_in(key) == key:
+    reserved = RUNTIME_KEYS if by_worker else (*RUNTIME_KEYS, SCHEDULE_KEY)
+    if key.startswith(reserved) or derived_name_in(key) == key:
         raise _reserved_key_refusal(f"{key[:64]!r} is a key of the runtime's own", "request_key")
     if not isinstance(run_id, str) or derived_name_in(run_id) != run_id:
         return

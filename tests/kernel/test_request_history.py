@@ -32,7 +32,9 @@ def do(ledger: Ledger, unit) -> object:
 
 def asked(ledger: Ledger, key: str) -> str:
     content = {"binding_id": "b-1", "source_event_id": f"e-{key}"}
-    [receipt] = do(ledger, RequestWorkUnit((WorkRequest(BINDING_QUEUE, key, content),)))
+    [receipt] = do(
+        ledger, RequestWorkUnit((WorkRequest(BINDING_QUEUE, key, content),), by_worker=True)
+    )
     return receipt.request_id
 
 

@@ -81,6 +81,7 @@ async def test_the_same_key_is_the_same_request_and_other_content_a_conflict(doo
         (BINDINGS, {"requests": [binding("a", binding_id=7)]}, 422, "work_request_invalid"),
         (EXTRACTIONS, {"requests": [step("r", priority="soon")]}, 422, "work_request_invalid"),
         (BINDINGS, {"requests": [binding("requeue:request:r")]}, 422, "work_request_key_reserved"),
+        (BINDINGS, {"requests": [binding("schedule:s:0")]}, 422, "work_request_key_reserved"),
         ("/v1/queues/nowhere", {"requests": [binding("a")]}, 404, "work_queue_unknown"),
         ("/v1/queues/authority-recompute", {"requests": [binding("a")]}, 404, "work_queue_unknown"),
     ],

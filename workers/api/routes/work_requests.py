@@ -19,6 +19,7 @@ from kernel.work.requests import (
     DELAY_S_MAX,
     KEY_CHARS_MAX,
     REQUESTS_MAX,
+    SCHEDULE_KEY,
     RequestOutcome,
     WorkReceipt,
     WorkRequest,
@@ -28,6 +29,7 @@ from kernel.work.requests import (
 from workers.api.json_answers import short_json
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until
+from workers.api.routes.worker_reports import is_of_worker
 from workers.api.services import Given, Services
 from workers.questions.request_status import existing_request, existing_status
 from workers.use_cases import queue_operations
@@ -145,14 +147,13 @@ class PrioritizedDocument(TypedDict):
 
 @router.post("/requests")
 async def enqueue(
-    queue: QueueName, body: EnqueueBody, services: Given
+    queue: QueueName, body: EnqueueBody, services: Given, request: Request
 ) -> ReceiptsDocument | Response:
     """Ask for work; each request is on the record when this answers."""
-    receipts = await services.write(
-        RequestWorkUnit(
-            tuple(WorkRequest(queue, **request.model_dump()) for request in body.requests)
-        )
-    )
+    asked = tuple(WorkRequest(queue, **each.model_dump()) for each in body.requests)
+    is_scheduled = any(each.request_key.startswith(SCHEDULE_KEY) for each in asked)
+    by_worker = is_scheduled and await is_of_worker(services, request)
+    receipts = await services.write(RequestWorkUnit(asked, by_worker))
     return short_json({"requests": list(receipts)})
 
 

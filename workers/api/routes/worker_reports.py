@@ -274,15 +274,20 @@ def _traceparents_of(traceparents: list[list[str]]) -> Traceparents:
 
 async def authorize(services: Services, request: Request) -> None:
     """Let a worker pass that proves that it knows the token, or shows it; raises `ApiError`."""
+    if not await is_of_worker(services, request):
+        raise ApiError("unauthorized", "workers prove themselves with the worker token")
+
+
+async def is_of_worker(services: Services, request: Request) -> bool:
+    """Tell whether a request proves that its sender knows the worker token, or shows it."""
     token, stated = services.worker_token, request.headers.get("authorization", "")
     if token is not None:
         if stated.startswith(SCHEME):
             expected = proof_of(token, request.method, _target(request), await request.body())
         else:
             stated, expected = stated.removeprefix("Bearer "), token
-        if hmac.compare_digest(stated.encode(), expected.encode()):
-            return
-    raise ApiError("unauthorized", "workers prove themselves with the worker token")
+        return hmac.compare_digest(stated.encode(), expected.encode())
+    return False
 
 
 def _target(request: Request) -> bytes:
