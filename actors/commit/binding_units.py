@@ -1,11 +1,11 @@
 """Turns the report of an evaluated binding into a fire, an outcome, and a manifest.
 
 A worker says what an evaluation came to on its snapshot. The gateway evaluates again inside the
-transaction. Where it reads something else the record has moved on, and the binding is evaluated
-anew; where it comes to something else by the same, the report is wrong and is refused. The
-operation of a fire, the record of the fire, the outcome that closes the request, and the manifest
-where the outcome is its cycle's last, are written together or not at all (§13.7,
-INV-K-MANIFEST-DURABLE-1). See decisions kernel/0286 and kernel/0287.
+transaction. If it reads something else the record has moved on, and the binding is evaluated anew;
+where it comes to something else by the same, the report is wrong and is refused. The operation of a
+fire, the record of the fire, the outcome that closes the request, and the manifest where the
+outcome is its cycle's last, are written together or not at all (§13.7, INV-K-MANIFEST-DURABLE-1).
+See decisions kernel/0286 and kernel/0287.
 """
 
 from typing import Any, cast

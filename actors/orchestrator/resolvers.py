@@ -1,7 +1,7 @@
 """Turns each kind of intent into an operation: its verb, effects, sources, reads and writes.
 
-A table from the kind of intent to a pure function of the intent and the ledger. What every
-operation has in common (taint, causality, keys, times) is the orchestrator's part.
+A table from the kind of intent to a pure function of the intent and the ledger. The orchestrator
+does what every operation has in common: taint, causality, keys, times.
 """
 
 from collections.abc import Callable, Mapping

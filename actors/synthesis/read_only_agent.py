@@ -2,7 +2,7 @@
 
 1. It reads through a view, which belongs to one sequence and cannot write.
 2. Its thoughts in between go into its session's context: in memory, bounded, gone after a time.
-3. What it wants done it emits as an intent; the orchestrator makes an operation of it, or not.
+3. It emits as an intent what it wants done; the orchestrator makes an operation of it, or not.
 
 It holds no kernel, no transaction and no committer, so there is nothing else that it could do. This
 is the boundary of an object inside one process, not of the operating system; workers, which are

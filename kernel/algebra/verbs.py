@@ -14,9 +14,9 @@ A kind that no verb of §3.3 reaches has a verb of its own name, which asks for 
 (K28).
 
 The inverse of every verb is `rollback`, which is also its own (decision kernel/0030): it admits
-effects that undo others, each of which names the other, and nothing else. What a rollback of an
-epoch and a rebuild came to, and where an epoch begins and ends, are observations with verbs of
-their own (§5, K21, K22).
+effects that undo others, each of which names the other, and nothing else. The results of a rollback
+of an epoch and of a rebuild, and the ends of an epoch, are observations with verbs of their own
+(§5, K21, K22).
 """
 
 from collections.abc import Iterable, Mapping

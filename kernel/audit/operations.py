@@ -9,7 +9,7 @@ needs no index, because commit times rise with the sequence: its bounds are foun
 Everything else is read off the rows that are left.
 
 Pages of an entity follow the effects: what took a lite row's place stands on the page of where it
-was applied, and inside that page in its place. Where a bound is given and lite rows come before it,
+was applied, and inside that page in its place. If a bound is given and lite rows come before it,
 the search goes on to the end of the log.
 """
 

@@ -1,7 +1,7 @@
 """Applies a page of recomputes on the record, and each of its recomputes by itself (K32).
 
 Wherever an operation is named by its id, a recompute is named by the id of a request that it has
-answered. What is asked of it (what caused it, what undoing it takes, its replay) is answered from
+answered. Questions about it (what caused it, what undoing it takes, its replay) are answered from
 the envelope that it would have had alone (decision kernel/0251).
 """
 

@@ -1,9 +1,9 @@
 """Makes the session that goes on where the ground of another one's eliminations was undone.
 
 It is declared over the same universe, ontology and policy, names the event that closed the session
-before it, and repeats the eliminations that were carried over, word for word and in their order.
-What is undone again is undone in the newest session: a session is succeeded once, so the sessions
-of a matter are one line.
+before it, and repeats the eliminations that were carried over, word for word and in their order. A
+further undoing happens in the newest session: a session is succeeded once, so the sessions of a
+matter are one line.
 """
 
 from collections.abc import Callable, Iterable, Iterator

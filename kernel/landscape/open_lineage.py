@@ -2,9 +2,8 @@
 
 The run is a run of a job, and so is each of its nodes, whose parent it is: a START, and an event
 with how it ended. The data on an edge are a dataset, written by the node where the edge begins and
-read by the one where it ends. What a source reads and a sink writes are datasets by the node's
-name, and each artifact is one by its path. A node that did nothing has no event (decision
-kernel/0477).
+read by the one where it ends. The data of a source and of a sink are datasets by the node's name,
+and each artifact is one by its path. A node that did nothing has no event (decision kernel/0477).
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,8 @@
 """Records what a run is of and where its tokens go (seed 003): graph, rows, tokens, outcomes.
 
 Every method returns at once with the record that it made; it is durable when `flush` has returned,
-or at once with `group_records=1`. A record that breaks a rule of its table is refused here. What
-only the store can know (another terminal outcome of the token, a state that somebody else has
+or at once with `group_records=1`. A record that breaks a rule of its table is refused here. A clash
+that only the store can know (another terminal outcome of the token, a state that somebody else has
 finished, a run that is over) is refused when the group is written, and then the unit that does not
 fit is left out as a whole and the next call that writes raises it.
 

@@ -7,7 +7,7 @@ the known one, or other rows up to it, is `ledger_went_back`. From then on nothi
 written here (decision kernel/0580). A finding on the record that nobody has accepted says the same
 of other processes (`went_back.py`).
 
-What each transaction wrote is kept by its names, the newest only, so that what is missing
+The names of what each transaction wrote are kept, the newest only, so that what is missing
 afterwards can be told.
 """
 

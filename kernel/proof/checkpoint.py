@@ -1,10 +1,10 @@
 """Writes and reads checkpoints: size and root of a log's tree, signed (C2SP tlog-checkpoint).
 
 A checkpoint is the text of a signed note. It binds the size to the root, which the root alone does
-not. What exactly a key signs follows from its kind (`_MESSAGES`): the text itself, or for the kinds
-of tlog-cosignature a message that begins with a label of its own, so that no signature can pass for
-one of another kind. Whoever verifies has the keys beforehand; lines of other keys say nothing and
-are passed over.
+not. The kind of a key decides what exactly it signs (`_MESSAGES`): the text itself, or for the
+kinds of tlog-cosignature a message that begins with a label of its own, so that no signature can
+pass for one of another kind. Whoever verifies has the keys beforehand; lines of other keys say
+nothing and are passed over.
 
 The log signs the text with Ed25519 and beside it with ML-DSA-44, under a time of zero: it says that
 the checkpoint is its own, and not that it was the newest at some time (decision kernel/0350).

@@ -1,8 +1,8 @@
 """Ends a quarantine: an operation of an operator, with the reason (§17.5).
 
-Who lifts a quarantine has mended its rows and records, or says that they are read as they stand.
-The receipt keeps what stood then, so who finds the same again knows whether it was changed since.
-Verification of the whole log names a damaged row all the same.
+Whoever lifts a quarantine has mended its rows and records, or says that they are read as they
+stand. The receipt keeps what stood then, so who finds the same again knows whether it was changed
+since. Verification of the whole log names a damaged row all the same.
 """
 
 from typing import Any

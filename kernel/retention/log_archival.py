@@ -12,8 +12,8 @@ without a gap. The newest rows stay, however old they are: what a submission loo
 in the archive.
 
 Moving a row releases nothing that it refers to: an operation whose envelope is in the archive is
-replayed and verified as before. What ends the references to a model's answer is another fact, the
-end of the audit's horizon (`kernel/retention/model_retention.py`).
+replayed and verified as before. Another fact ends the references to a model's answer, the end of
+the audit's horizon (`kernel/retention/model_retention.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

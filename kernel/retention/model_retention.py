@@ -8,9 +8,9 @@ References are operations on the record that name the output. One ends when its 
 archived past the audit's horizon: a receipt `operation_archived` puts the fact on the record and
 nothing else happens. Rows that move to the archive (`log_archival.py`) are no such fact: they are
 replayed as before, and need the answers, until the horizon has passed them as well. Then the
-segments are read one by one, each once, and a receipt is left of every operation in them that
-names an output (decision kernel/0519). Who looks for answers to collect reads all of those
-receipts, on a snapshot; the transaction that collects them reads what is said of these alone.
+segments are read one by one, each once, and a receipt is left of every operation in them that names
+an output (decision kernel/0519). The search for answers to collect reads all of those receipts, on
+a snapshot; the transaction that collects them reads what is said of these alone.
 
 Which models are in use changes outside the log, so eligibility is not stored: the registry is asked
 here and in a replay (decision kernel/0095).

@@ -7,9 +7,9 @@ is written and read back on a snapshot; then, in one transaction, its contents l
 durable receipt says so. A round all of whose pages were moved has a receipt too, and is not looked
 at again.
 
-A legal hold wins: a page of which anything is held stays, and moves after the hold is lifted. What
-an envelope or the answer of a model also commits to stays as well. Reading a content is reading
-the archive where the blobs have none and no receipt says that it was erased.
+A legal hold wins: a page of which anything is held stays, and moves after the hold is lifted.
+Content to which an envelope or the answer of a model also commits stays as well. Reading a content
+is reading the archive where the blobs have none and no receipt says that it was erased.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Carries a plan out: all of it or nothing, an epoch's page by page (§5.2, §5.3, K21).
 
-A page is a transaction. What it came to, and where the next one begins, is recorded with it, so
-whoever asks again goes on there.
+A page is a transaction. Its result, and where the next one begins, is recorded with it, so whoever
+asks again goes on there.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 A line ends with LF or CRLF and with nothing else: U+2028 and its like stand in texts. A byte order
 mark at the begin is passed over; empty lines are counted and passed over. A line has a bound, and
-no more than that is held of it. What is not taken is a `LineRefused`, which says where, what was
-read and what is allowed:
+no more than that is held of it. A line that is not taken is a `LineRefused`, which says where, what
+was read and what is allowed:
 
 * of one line: reading goes on with the next;
 * of the file (`is_of_file`): it is no file of lines, and nothing after it is read. A JSON array, an

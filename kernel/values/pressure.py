@@ -1,7 +1,7 @@
 """Decides what of a resource under pressure is left for whom, and what waiting work does then.
 
-A resource has slots and cost, and a reserve for each of the three capacity priorities (§14.2). What
-a priority and those below it hold together never exceeds what there is without the reserves above
+A resource has slots and cost, and a reserve for each of the three capacity priorities (§14.2). A
+priority and those below it together never hold more than what there is without the reserves above
 it, so a reserve is used by its own priority before anything else, and nobody below can take it.
 
 Nothing here waits, and nothing here asks: a state is read elsewhere and handed in.

@@ -6,9 +6,8 @@ a fold holds does not grow with the record (`kernel/ledger/store/spilling.py`).
 Each row is applied by the rules of the version that it seals; one of a version that this program
 does not have ends the fold.
 
-What a row did is compared while it is folded (its effects, its receipts); what all of them came to
-is compared at the end, in both directions. What no row causes comes from the chain of receipts
-(`causeless.py`).
+A row's effects and receipts are compared while it is folded; what all of them came to is compared
+at the end, in both directions. The chain of receipts gives what no row causes (`causeless.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator

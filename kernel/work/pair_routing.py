@@ -1,14 +1,14 @@
 """Pairs bindings with artifacts, and asks for their evaluation (§13.3, §13.4).
 
 An operation that brings an artifact, completes one of its phases, or changes a binding, writes what
-follows from it in its own transaction (K19): `follow_operation`. What follows is computed, never
+follows from it in its own transaction (K19): `follow_operation`. The result is computed, never
 stated: for each active binding whose intake selectors the artifact matches, the newest pair of the
 generation in force and the event that brought the artifact has to be as `_bring_up_to_date` says.
 So it does not matter in which order bindings, artifacts and phases came, and nothing happens twice.
 
-At most `PAIRS_AT_ONCE` pairs or `ARTIFACTS_AT_ONCE` artifacts are looked at in one step. What is
-beyond that is left under a mark, from which `route_page` goes on (decision kernel/0283). Both
-numbers are rules: verification computes the same pages.
+At most `PAIRS_AT_ONCE` pairs or `ARTIFACTS_AT_ONCE` artifacts are looked at in one step. The rest
+is left under a mark, from which `route_page` goes on (decision kernel/0283). Both numbers are
+rules: verification computes the same pages.
 """
 
 from typing import Any, Final

@@ -2,8 +2,8 @@
 
 Three rows are part of Rotulus. A plug-in adds rows while its process starts, before anything is
 asked for or worked on (decision kernel/0445), and a gateway those that workers have registered
-(decision kernel/0670). What is on the record is read without the row of its
-queue, so a process that lacks a plug-in verifies what others recorded.
+(decision kernel/0670). A request on the record is read without the row of its queue, so a process
+that lacks a plug-in verifies what others recorded.
 """
 
 import re

@@ -3,7 +3,7 @@
 A worker states the JSON Schema of a queue's contents, to what its requests belong and how urgent
 they may be. Gateways check by that, so they need none of the worker's modules (decision
 kernel/0670). A registration is a durable receipt, and `queue_registrations` holds the newest of
-each queue. Where there are as many as may be, a new one takes the place of the oldest that nobody
+each queue. If there are as many as may be, a new one takes the place of the oldest that nobody
 serves and of which no request is open.
 """
 

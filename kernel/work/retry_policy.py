@@ -3,8 +3,8 @@
 The pause after failure n is the first pause, doubled n - 1 times, at most the longest one, and up
 to its jitter longer or shorter. So a floor is promised, which full jitter does not do. A pause that
 a job asks for itself (a snooze) counts apart: the backoff reads failures only, and a bound of its
-own ends a job that asks for ever. What a policy says is part of each report of a failure, so that a
-gateway needs no plug-in to decide (decision kernel/0680).
+own ends a job that asks for ever. A policy is part of each report of a failure, so that a gateway
+needs no plug-in to decide (decision kernel/0680).
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
 """Leases capacity: named resources with slots, cost and a reserve for each capacity priority.
 
-A lease is one slot and some cost of a resource, for a time, under a fencing token. What a priority
-and those below it hold together stays below the ceiling that its `Capacity` gives them (decision
-queues/0022). Cost that was used up without asking (`draw`) is held in the same way, for
-a time and without a slot (decision queues/0023).
+A lease is one slot and some cost of a resource, for a time, under a fencing token. A priority and
+those below it together stay below the ceiling that its `Capacity` gives them (decision
+queues/0022). Cost that was used up without asking (`draw`) is held in the same way, for a time and
+without a slot (decision queues/0023).
 
 Guaranteed, while one Redis keeps its data:
 - No grant takes slots or cost beyond a ceiling of the capacity that its caller states. Two callers

@@ -8,8 +8,8 @@ ledger carries one hash tag (decision queues/0090).
     redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],…/MASTER[/INDEX]
     redis+cluster://[[USER]:PASSWORD@]HOST[:PORT],…
 
-`rediss+sentinel` and `rediss+cluster` use TLS to every server named or found. What follows a
-question mark are the parameters of redis-py, and `sentinel_username` and `sentinel_password` of the
+`rediss+sentinel` and `rediss+cluster` use TLS to every server named or found. Behind a question
+mark stand the parameters of redis-py, and `sentinel_username` and `sentinel_password` of the
 sentinels themselves. The address is asked for again when a connection cannot be made, when a server
 says that it is not the one, and by whoever watches (`redis/watch.py`).
 """

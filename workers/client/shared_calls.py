@@ -1,10 +1,9 @@
 """Calls of many tasks that come together, sent to the gateway as one.
 
-Whoever comes first lets all others of the same turn of the event loop come along, and sends for
-all of them. While as many calls are on their way as may be, those who come wait and go with the
-next. Nothing runs in the background: a task sends that waits itself. Where it is cancelled, what
-it had taken and not answered is taken by another, so a call may be sent twice
-(decision queues/0076).
+Whoever comes first lets all others of the same turn of the event loop come along, and sends for all
+of them. While as many calls are on their way as may be, those who come wait and go with the next.
+Nothing runs in the background: a task sends that waits itself. If it is cancelled, what it had
+taken and not answered is taken by another, so a call may be sent twice (decision queues/0076).
 """
 
 from collections import deque

@@ -1,9 +1,9 @@
 """Finds the numbers by which an entry names other documents of its docket.
 
 A number counts where a word of the court's stands before it ("Related Doc # 30", "granting 12
-Motion", "re: 31"). Numbers of attachments, exhibits, chapters, claims and cases do not. What stands
-behind a number, up to the next one, describes the document; a number that stands within the
-brackets of another's description is that document's reference and not the entry's own.
+Motion", "re: 31"). Numbers of attachments, exhibits, chapters, claims and cases do not. The words
+behind a number, up to the next one, describe the document; a number that stands within the brackets
+of another's description is that document's reference and not the entry's own.
 
 Every repetition is bounded and every search begins at a word of the court's, so that the cost is
 that of the text's length.

@@ -2,8 +2,8 @@
 
 Python cannot end a thread. A function that does not return in time has failed, with the place at
 which it stands, and its thread is left to itself. So is a coroutine that goes on although it was
-cancelled (`foreign_calls.py`). What is left behind holds a thread or a task for ever, so a process
-ends itself when too much of it is there (decision workers/0450).
+cancelled (`foreign_calls.py`). A call that is left behind holds a thread or a task for ever, so a
+process ends itself when too much of it is there (decision workers/0450).
 """
 
 import sys

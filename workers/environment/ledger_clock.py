@@ -1,10 +1,10 @@
 """Tells the time that decides: that of the ledger's server, carried on by a clock that never steps.
 
-What is decided by time (whether a key still has its answer, when a delay is over, when a message
-expires) must come out alike at every gateway. So a gateway asks its database server for the time
-when it opens the ledger and every ten seconds, and adds what has gone by since on its own monotonic
-clock. If the ledger is a file there is no server: the machine's clock is read once, at the start,
-and a step of it meanwhile is no step of this clock.
+Decisions by time (whether a key still has its answer, when a delay is over, when a message expires)
+must come out alike at every gateway. So a gateway asks its database server for the time when it
+opens the ledger and every ten seconds, and adds what has gone by since on its own monotonic clock.
+If the ledger is a file there is no server: the machine's clock is read once, at the start, and a
+step of it meanwhile is no step of this clock.
 
 How far the machine's own clock is off is what health tells (decision workers/0107).
 """

@@ -1,8 +1,8 @@
 """Founds a ledger: it is there with all of its genesis rows, or it is not there.
 
 The file is made under another name and gets its own in one step, so a process that is killed in the
-middle leaves no ledger that lacks something. What it leaves is the draft, which the next one that
-founds takes over: a lock on the draft says that somebody is at it, and ends with that process.
+middle leaves no ledger that lacks something. It leaves the draft, which the next one that founds
+takes over: a lock on the draft says that somebody is at it, and ends with that process.
 """
 
 import fcntl

@@ -5,8 +5,8 @@
 2. A file belongs to who runs this too, is a plain file and has one name. A link would lead what is
    written elsewhere, and a second name would let it be changed from there.
 3. A file that others may read is made private, because the folder kept them out.
-4. What takes its name when it is whole is written under a name that no other writer has, be it of
-   this process or another.
+4. A file that takes its name when it is whole is written under a name that no other writer has, be
+   it of this process or another.
 
 See decision workers/0078.
 """

@@ -1,7 +1,7 @@
 """Writes files as sinks: each write replaces what stands behind its position, under a lock.
 
-A run replaces what a file held before it. What a killed process wrote and did not confirm is cut
-off and written again, so a file has each row once, in the order of the record. A file that has
+A run replaces what a file held before it. Rows that a killed process wrote and did not confirm are
+cut off and written again, so a file has each row once, in the order of the record. A file that has
 become shorter than the record says is not written.
 """
 

@@ -1,9 +1,9 @@
 """Runs a pipeline in this process, on the ledger that the settings name.
 
-Where nothing else uses the data folder, this process holds it and states the run on the log itself,
-and what it recorded of one that is not completed.
-Where a tree runs on it, the records go into the same database beside the tree's own, rows may be
-walked by its workers, and the gateway states the run.
+If nothing else uses the data folder, this process holds it and states the run on the log itself,
+and what it recorded of one that is not completed. If a tree runs on it, the records go into the
+same database beside the tree's own, rows may be walked by its workers, and the gateway states the
+run.
 """
 
 import fcntl

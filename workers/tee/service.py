@@ -1,6 +1,6 @@
 """Answers the Tee contract from the record: messages in, messages out, no rules of its own.
 
-What is not valid is INVALID_ARGUMENT and an unknown incident NOT_FOUND, before anything was
+An invalid request is INVALID_ARGUMENT and an unknown incident NOT_FOUND, before anything was
 written; a ledger that did not answer is UNAVAILABLE, and asking again is safe. A write after
 another Tee has taken the ledger's incidents is UNAVAILABLE (`stale_epoch`), nothing of it was
 written, and health says so. A record that does not verify is served no further: every call is

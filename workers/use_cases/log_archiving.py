@@ -1,9 +1,9 @@
 """Takes the steps of archival, one after the other, each short enough for writers to wait (§17.7).
 
-What takes long, reading rows and writing to the archive, happens on a snapshot. The head is held
-while the rows of one tile move, while the envelopes of one tile or the contents of one page of
-thoughts go, and while a few free pages are cut off the file, and never in between. Any number of
-processes may take steps at once: what one has done the others find done.
+Long work, reading rows and writing to the archive, happens on a snapshot. The head is held while
+the rows of one tile move, while the envelopes of one tile or the contents of one page of thoughts
+go, and while a few free pages are cut off the file, and never in between. Any number of processes
+may take steps at once: what one has done the others find done.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Carries out what reviewers decide: each item as an operation of its own on the record.
 
-What one item came to changes nothing for the others, and is said of each. What others decided
-meanwhile is said, and not written over.
+The result of one item changes nothing for the others, and is said of each. A decision that others
+made meanwhile is said, and not written over.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

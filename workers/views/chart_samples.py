@@ -1,8 +1,8 @@
 """Defines what charts measure, and packs the samples of a stretch of time into bytes.
 
 A sample is a number that is not negative, or `GAP`, where nobody counted: a gap is never drawn as
-zero. What several samples come to is said by their measure, so a minute follows from its seconds as
-a point of a chart does. The bytes are the program's own; those that it cannot read are a gap.
+zero. Their measure says what several samples come to, so a minute follows from its seconds as a
+point of a chart does. The bytes are the program's own; those that it cannot read are a gap.
 """
 
 import struct

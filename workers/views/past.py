@@ -1,6 +1,6 @@
 """Describes the record as it stood behind a row of the log: queues, belief sessions, nodes.
 
-What only Redis knew, and what workers reported of themselves, nobody wrote down.
+Nobody wrote down what only Redis knew, and what workers reported of themselves.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Says what undoing an operation takes: which others have to go before it, or why it cannot go.
 
-What stands in the way of an inverse is what wrote the same records since, and what the operation
-informed. Those are added to what goes, up to a bound, until nothing stands in the way of all of
+Operations that wrote the same records since, or that the operation informed, stand in the way of an
+inverse. Those are added to what goes, up to a bound, until nothing stands in the way of all of
 them; then they go together, the newest first, each by an operation of its own.
 """
 

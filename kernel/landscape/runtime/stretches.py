@@ -1,8 +1,8 @@
 """Parts the log into runs of the runtime, and says how they follow each other.
 
 The first run begins with the first row, each further one behind the row with which the last sealed
-one ended. What stands behind that is the run that is going on. The name of a sealed run has the
-hash of its last row, so it is a run of one log alone.
+one ended. The run that is going on stands behind that. The name of a sealed run has the hash of its
+last row, so it is a run of one log alone.
 """
 
 import re

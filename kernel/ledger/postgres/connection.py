@@ -7,8 +7,8 @@ The driver is psycopg 3 (decision kernel/0053). What bounds each wait:
 - for a process that stopped while it held the head's lock: `IDLE_WRITER_MAX_MS`, after which the
   server ends its transaction and everybody else goes on;
 - for a machine that went away: `SILENCE_MAX_MS`, on both sides;
-- for each reply: `REPLY_MAX_S`, after which the connection is given up. What lies between may keep
-  a connection open whose other end is gone, so that nothing but a clock of our own sees it. The
+- for each reply: `REPLY_MAX_S`, after which the connection is given up. A proxy between may keep a
+  connection open whose other end is gone, so that nothing but a clock of our own sees it. The
   others that were open then may be lost in the same way, and are given up without being asked.
 
 Several hosts may be named, of which one is written to at a time. A store that writes reads there as

@@ -1,7 +1,7 @@
 """Defines what a fire states of an artifact beside its fields, and its words (§13.5).
 
-Fields come from the record. What only the text says is read by a worker and handed in, each with
-the stretch of the text that says it; whoever writes it holds the stretches against the text.
+Fields come from the record. A worker reads and hands in what only the text says, each with the
+stretch of the text that says it; whoever writes it holds the stretches against the text.
 """
 
 from typing import Annotated, Self

@@ -1,10 +1,10 @@
 """Routes an event to the bindings whose intake selectors it may meet: Stage 1 (§13.4).
 
 An event is asked of the index instead of each binding. A binding lies in a place for each pair of
-the source kind and the source id that it includes, where a kind that it does not include is any.
-An event comes from one kind and one id, so it looks at four places and at no binding that another
+the source kind and the source id that it includes, where a kind that it does not include is any. An
+event comes from one kind and one id, so it looks at four places and at no binding that another
 source would concern. In a place lie the bindings that include no path, all of which the event
-matches, and an index over the globs of the others. What a binding excludes is looked at last, and
+matches, and an index over the globs of the others. Exclusions of a binding are looked at last, and
 only for the bindings that the event would match otherwise. See decision kernel/0270.
 
 The index holds the active bindings and is changed as they are: `put` for one that was created,

@@ -8,7 +8,8 @@
    (`contested_signals`); an edge `contradicts` at the filings or at a source; other evidence that
    was drawn from the same artifact, stands, and says something else of the same thing.
 
-What is not known, or too much to look at, contests: it is for a person (decision kernel/0295).
+A thing that is not known, or too much to look at, contests: it is for a person (decision
+kernel/0295).
 """
 
 import re

@@ -4,16 +4,16 @@ V5: the operation was decided under the policy that is in force (§2.2).
 
 V11: an operation stays inside its quotas and the capacity that is leased (§2.2, §18, K4).
 
-1. Above a threshold, which the policy states or else the process, background work of the runtime
-   is put off for a second, and what a user writes never is, however urgent the recompute that it
-   asks for (decision kernel/0518). The operations are counted that were committed before the
-   transaction began: what one piece of work writes at once, such as all that a run of a detector
-   emits, is put off whole or not at all, and never because of itself.
-2. A day's quota for a kind, and a run's budget, refuse or put off as the policy says. Where it
-   says to go on, applying the operation tells of it (`operation_counts`).
-3. Capacity that is not there refuses, or puts off, or is told of on a receipt of its own: the
-   lease is not on the record, so that receipt is not the operation's. A lease that cannot be read
-   is capacity that is not there. A user may go on all the same by saying so (`capacity_override`,
+1. Above a threshold, which the policy states or else the process, background work of the runtime is
+   put off for a second, and what a user writes never is, however urgent the recompute that it asks
+   for (decision kernel/0518). The operations are counted that were committed before the transaction
+   began: what one piece of work writes at once, such as all that a run of a detector emits, is put
+   off whole or not at all, and never because of itself.
+2. A day's quota for a kind, and a run's budget, refuse or put off as the policy says. If it says to
+   go on, applying the operation tells of it (`operation_counts`).
+3. Capacity that is not there refuses, or puts off, or is told of on a receipt of its own: the lease
+   is not on the record, so that receipt is not the operation's. A lease that cannot be read is
+   capacity that is not there. A user may go on all the same by saying so (`capacity_override`,
    decision kernel/0122).
 
 What the runtime writes to settle what was begun is counted and told of and never refused by 2 and

@@ -6,7 +6,7 @@ Answered is a key in the scope of who submits (`kernel/values/idempotency_keys.p
 
 V2: an envelope that takes a lite one's place takes that of one that waits for it (§2.8, K24).
 
-1. What it names is a lite row of the log that nobody has superseded and no reviewer has settled.
+1. It names a lite row of the log that nobody has superseded and no reviewer has settled.
 2. It is the same operation: its id, kind, key, causal parents and time of recording are the row's.
 3. The migration speaks, and no model does.
 4. Nothing that happened outside happens again.

@@ -4,9 +4,9 @@ V1: the envelope has its shape, its versions, and an actor who may write (§2.2,
 
 Bounds an envelope before anything of it is read into a model.
 
-What a list too long would cost is what its entries cost, and each of millions that are wrong is an
-error of its own. So a door holds an envelope against this table before it hands it to anybody, and
-V1 does it again.
+A list that is too long costs what its entries cost, and each of millions that are wrong is an error
+of its own. So a door holds an envelope against this table before it hands it to anybody, and V1
+does it again.
 
 V1: an operation that comes from outside is called by a UUID (§2.1).
 

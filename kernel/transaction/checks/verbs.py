@@ -6,21 +6,21 @@ V3: a binding states what it means, and no more than this version knows (§13.8,
 
 1. A binding is created in its first generation; nothing of it is in force without one.
 2. The snapshot of a generation is a binding: structural selectors, one included at least, a target
-   kind, a corpus, a priority, a resource policy. What it states beyond that by way of selection is
-   refused and never ignored (INV-K-SELECTOR-1).
+   kind, a corpus, a priority, a resource policy. A selection that it states beyond that is refused
+   and never ignored (INV-K-SELECTOR-1).
 3. A generation that runs as critical states who approved of it. A user alone may state that.
 
 V3: an extraction that ends with a part of its fields says with which (INV-EXT-3, §16.6).
 
-The state machine itself is the store's (`kernel/records/extraction.py`). What stands here is asked
-of new steps alone: a log that was recorded without it replays as it was (K30).
+The state machine itself is the store's (`kernel/records/extraction.py`). These rules are asked of
+new steps alone: a log that was recorded without it replays as it was (K30).
 
 V3: a fire of a binding writes what its target kind writes, as evidence (§13.5, §13.6).
 
 1. The orchestrator alone says that an operation is a fire, and it alone emits a manifest.
 2. A fire names the generation that fired, and is composed of the one effect kind of that
    generation's target kind (INV-K-TARGET-1).
-3. What it writes is evidence: a candidate, an observation. A ruling, a confirmed relationship or a
+3. It writes evidence: a candidate, an observation. A ruling, a confirmed relationship or a
    confirmed membership is an operation of its own, by whoever adjudicates (INV-K-OUTCOME-1).
 
 See decision kernel/0285.

@@ -1,6 +1,6 @@
 """Takes events of others: CloudEvents and webhooks become sources, which bindings meet.
 
-Any JSON is taken, and is data and never an instruction: its text is wrapped as untrusted. Where
+Any JSON is taken, and is data and never an instruction: its text is wrapped as untrusted. If
 `ROTULUS_WEBHOOK_SECRET` is set, a body that is not signed with it is refused before it is read.
 """
 

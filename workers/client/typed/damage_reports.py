@@ -1,6 +1,6 @@
 """Tells a gateway of damaged records that a process met which reads beside it (L3).
 
-A reader leaves no receipt: the gateway looks at the record, and puts it on the record. Where none
+A reader leaves no receipt: the gateway looks at the record, and puts it on the record. If none
 answers, the process has logged it, and who reads it next meets it again.
 """
 

@@ -1,10 +1,10 @@
 """Seals receipts: every few seconds, before a checkpoint, and when a gateway stops (§17.5).
 
-What jobs of plug-ins answer, and what is refused, is recorded without a row of the log, so no tree
-head commits to it before a row follows. Here one is asked for where none came by itself. Nothing is
-done for a receipt when it is recorded; its share of a range is a read and two hashes, on a thread
-(decision workers/0340). What pipelines recorded of their runs since is stated in a receipt first,
-so the same row commits to it (decision kernel/0610).
+Answers of jobs of plug-ins, and refusals, are recorded without a row of the log, so no tree head
+commits to it before a row follows. Here one is asked for where none came by itself. Nothing is done
+for a receipt when it is recorded; its share of a range is a read and two hashes, on a thread
+(decision workers/0340). The records that pipelines made of their runs since are stated in a receipt
+first, so the same row commits to it (decision kernel/0610).
 """
 
 from collections.abc import Callable

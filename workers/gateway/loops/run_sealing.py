@@ -1,6 +1,6 @@
 """Seals the runtime's own run: every so many rows of the log, and when a gateway stops (L1, L4).
 
-What a run says follows from the log, so nothing waits here to be written, and a process that is
+The records of a run follow from the log, so nothing waits here to be written, and a process that is
 killed loses nothing: whoever looks next goes on behind the newest seal. Making the records takes a
 thread of its own, and as long as that took is waited ten times over, so it takes at most a tenth of
 one processor however much is recorded (decision kernel/0474).

@@ -1,6 +1,6 @@
 """Gathers into batches what comes to aggregations, in the order of the rows, and closes them.
 
-What is returned is a list of what happened, in order, from which the record is written; nothing is
+The result is a list of what happened, in order, from which the record is written; nothing is
 written here. What a batch becomes is walked at once, and may come to another aggregation.
 """
 

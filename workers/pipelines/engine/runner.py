@@ -13,7 +13,7 @@ next one gives the sinks the writes of the last commit again, and walks its rows
 kernel/0470). So each row is recorded once, and outputs and lineage are those of a run that nobody
 disturbed, as far as the functions return the same.
 
-Where checkpoints follow aggregations alone, the record takes the next rows by themselves, and what
+If checkpoints follow aggregations alone, the record takes the next rows by themselves, and what
 happened to rows stays in memory until a batch closes (decision actors/0110).
 """
 

@@ -1,9 +1,9 @@
 """Defines sinks, where rows leave a pipeline: what one is given, and what it promises.
 
-What a run is going to write is on its record first, with the place in the sink; then the sink
-writes; then the record says that it is written. A process that is killed in between leaves a write
-that is not recorded as done, and the next one gives the sink the same items at the same place. So a
-sink writes twice what it may have written before, and that is to change nothing.
+The writes of a run are on its record first, with the place in the sink; then the sink writes; then
+the record says that it is written. A process that is killed in between leaves a write that is not
+recorded as done, and the next one gives the sink the same items at the same place. So a sink writes
+twice what it may have written before, and that is to change nothing.
 """
 
 from collections.abc import Callable, Sequence

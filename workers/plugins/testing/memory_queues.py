@@ -1,6 +1,6 @@
 """Drains queues of jobs inline on a real kernel in memory, by a clock that a test moves.
 
-What jobs are asked for is recorded as a gateway records it: by the schema, under its key, with its
+A request for a job is recorded as a gateway records it: by the schema, under its key, with its
 delay. `drain` calls what is due; one that fails waits for its next attempt until the clock moves.
 """
 

@@ -1,8 +1,8 @@
 """Gathers a decision and its grounds: the way back to the words of sources, and a proof of each.
 
 Whatever on the way is an operation, an elimination or the outcome of a request has a proof file of
-its own under one signed checkpoint. What cannot be shown is withheld with the reason, and the row's
-commitment to it stays in the proof.
+its own under one signed checkpoint. A part that cannot be shown is withheld with the reason, and
+the row's commitment to it stays in the proof.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

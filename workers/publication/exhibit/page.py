@@ -1,8 +1,8 @@
 """Lays out an exhibit as one page for A4 and for any browser, without anything from elsewhere.
 
-What stands in the log carries the place of its proof (`data-proof`, `data-path`, `data-words`): the
-script of the page verifies each proof file and then compares each such text with what was proved.
-All else is covered by the page's own fingerprint.
+A text that stands in the log carries the place of its proof (`data-proof`, `data-path`,
+`data-words`): the script of the page verifies each proof file and then compares each such text with
+what was proved. All else is covered by the page's own fingerprint.
 """
 
 import base64
