@@ -69,6 +69,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "tile_not_published": ErrorCode(404, "request"),
         "key_handover_invalid": ErrorCode(422, "request"),
         "outcome_not_sealed": ErrorCode(409, "request"),
+        "admission_not_sealed": ErrorCode(409, "request"),
         "exhibit_refused": ErrorCode(409, "request"),
         "binding_manifest_unknown": ErrorCode(404, "request"),
         "envelope_erased": ErrorCode(410, "request"),

@@ -46,6 +46,7 @@ from kernel.thoughts.sessions import (
 from kernel.values.errors import KernelError, LedgerCorrupt
 from kernel.values.host import parse_time_us
 from kernel.work.receipts import closing_receipt_id, dead_letter_id
+from kernel.work.requests import request_receipt_id
 
 ANCHORS_AT_ONCE = 64
 THOUGHTS_AT_ONCE = 1000
@@ -213,15 +214,35 @@ def request(view: LedgerView, request_id: str) -> ProofSubject:
         ProofInvalid: the envelope of the seal was erased.
         LedgerCorrupt: a receipt of the range is missing.
     """
-    receipt = _outcome_receipt(view, request_id)
+    return _in_range(view, request_id, _outcome_receipt(view, request_id), "outcome")
+
+
+def admission(view: LedgerView, request_id: str) -> ProofSubject:
+    """Return what proves that a producer asked for a request: its receipt, and its range's seal.
+
+    Raises:
+        ProofSubjectUnknown: `work_request_unknown` also of one that an operation asked for;
+            `admission_not_sealed` of one whose receipt is in no range yet.
+        ProofInvalid, LedgerCorrupt: see `request`.
+    """
+    named = {"receipt_id": request_receipt_id(request_id)}
+    rows: list[Row] = view.tables.scan(TableQuery(schema.receipts, named, limit=1))
+    if not rows:
+        message = f"no producer asked for {ascii(request_id)[:200]}"
+        raise ProofSubjectUnknown(message, code="work_request_unknown")
+    return _in_range(view, request_id, rows[0], "admission")
+
+
+def _in_range(view: LedgerView, request_id: str, receipt: Row, what: str) -> ProofSubject:
+    """Return what proves a receipt of a request by the seal of the range that it is in."""
     seal_and_range = range_with(view, receipt["receipt_sequence"])
     if seal_and_range is None:
         message = (
-            f"the outcome of {ascii(request_id)[:200]} is receipt {receipt['receipt_sequence']},"
+            f"the {what} of {ascii(request_id)[:200]} is receipt {receipt['receipt_sequence']},"
             " which no operation seals yet: a running gateway does within a minute, then publish"
             " and ask again"
         )
-        raise ProofSubjectUnknown(message, code="outcome_not_sealed")
+        raise ProofSubjectUnknown(message, code=f"{what}_not_sealed")
     seal, sealed = seal_and_range
     row = view.log_row_of(seal["operation_id"])
     if row is None:

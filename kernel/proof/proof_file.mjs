@@ -265,7 +265,7 @@ async function sealedThought(document, seal) {
  *
  * The leaves are the hashes of the receipts, in their order.
  */
-async function sealedReceipt(document, envelope) {
+export async function sealedReceipt(document, envelope) {
   const effect = soleEffect(envelope);
   const isSeal = effect.receipt_subkind === RANGE_RECEIPT;
   check(envelope.semantic_intent === RECEIPTS_VERB && isSeal, "the operation is no seal");

@@ -10,7 +10,7 @@ from kernel.work.requests import WorkStatus, outcome_of, status_of
 from workers.questions.fields import Name, TreeSize
 from workers.questions.log_tree import tree_sizes
 from workers.questions.question import Question, QuestionRefused
-from workers.views.log_proofs import OutcomeProofDocument, outcome_proof
+from workers.views.log_proofs import OutcomeProofDocument, RequestFact, request_proof
 from workers.views.records import RequestCounts, count_requests
 
 T = TypeVar("T")
@@ -29,9 +29,10 @@ class CountRequests(Question):
 
 
 class ProveOutcome(Question):
-    """Prove that the outcome of a request is in the log, in the tree of a size.
+    """Prove that the outcome of a request is in the log, or that it was asked for.
 
-    A gateway seals outcomes every few seconds; before that the answer is `outcome_not_sealed`.
+    A gateway seals both every few seconds; before that the answer is `outcome_not_sealed`, or
+    `admission_not_sealed`.
     """
 
     paths: ClassVar = ("/v1/queues/{queue}/requests/{request_id:path}/proof",)
@@ -41,12 +42,13 @@ class ProveOutcome(Question):
     queue: QueueName
     request_id: Name
     tree_size: TreeSize = None
+    of: Annotated[RequestFact, Field(description="What is proved of it.")] = "outcome"
 
     def answer(self, view: LedgerView) -> OutcomeProofDocument:
         """Return the proof."""
         existing_request(view, outcome_of(view, self.queue, self.request_id), self.request_id)
         with tree_sizes():
-            return outcome_proof(view, self.request_id, self.tree_size)
+            return request_proof(view, self.request_id, self.of, self.tree_size)
 
 
 def existing_status(view: LedgerView, queue: str, request_id: str) -> WorkStatus:

@@ -7,7 +7,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from kernel.audit.proofs import elimination, opening_of, operation, request, trail
+from kernel.audit.proofs import admission, elimination, opening_of, operation, request, trail
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.proof.verification import ProofInvalid
@@ -87,30 +87,34 @@ class EliminationProofDocument(TypedDict):
 
 
 class OutcomeProofDocument(TypedDict):
-    """The proof that the outcome of a request is in the log, by the seal of its receipt's range."""
+    """The proof that a receipt of a request is in the log, by the seal of the range it is in."""
 
     inclusion: InclusionDocument
     """Of the operation that states the root of the range."""
 
     envelope: OpeningDocument
     receipt: str
-    """The bytes of the receipt that is the outcome."""
+    """The bytes of the receipt that is the outcome, or that says what was asked for."""
 
     receipt_path: list[str]
     """Its path to the root of the range, whose leaves are the hashes of its receipts."""
 
 
-def outcome_proof(
-    view: LedgerView, request_id: str, size: int | None = None
+RequestFact = Literal["outcome", "admission"]
+
+
+def request_proof(
+    view: LedgerView, request_id: str, fact: RequestFact, size: int | None = None
 ) -> OutcomeProofDocument:
-    """Return the proof of the outcome of a request, in the tree of a size.
+    """Return the proof of the outcome of a request, or that it was asked for, in a tree of a size.
 
     Raises:
-        ProofSubjectUnknown: `outcome_not_sealed` of one that has no outcome, or not yet in a range.
+        ProofSubjectUnknown: `outcome_not_sealed`, `admission_not_sealed` of what is in no range
+            yet; see `request` and `admission`.
         ProofInvalid: the envelope of the seal was erased.
         ValueError: the seal is not in the tree of that size.
     """
-    subject = request(view, request_id)
+    subject = (request if fact == "outcome" else admission)(view, request_id)
     [inclusion] = inclusions(view, [subject.row["ec_sequence_number"]], size)
     shown = subject.openings
     return {

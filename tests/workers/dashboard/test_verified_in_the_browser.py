@@ -17,6 +17,7 @@ import anyio
 import anyio.from_thread
 import pytest
 import uvicorn
+from anyio import to_thread
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route, expect
 
@@ -25,6 +26,7 @@ from kernel.proof.checkpoint import Checkpoint, sign_checkpoint
 from kernel.proof.witness_policy import KnownLog, KnownWitness, WitnessPolicy
 from kernel.work.contents import BINDING_QUEUE
 from tests.kernel.build import FakeHost
+from tests.kernel.jobs import seal_receipts
 from tests.signed_log import log_key, witness_key
 from tests.workers.api.asking import BINDINGS, binding, enqueued
 from tests.workers.api.door import SESSION, running_door, source, understanding
@@ -74,6 +76,9 @@ class Served:
     grow: Callable[[], None]
     """Puts a row onto the log."""
 
+    seal: Callable[[], None]
+    """Seals the range of the receipts so far."""
+
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
@@ -103,6 +108,7 @@ def served() -> Iterator[Served]:
                 note = door.services.publishing.note
                 parts.extend((made[-1]["operation_id"], rows[0]["request_id"], note))
                 parts.append(lambda: portal.call(grow))
+                parts.append(lambda: portal.call(to_thread.run_sync, seal_receipts, door.ledger))
                 is_ready.set()
                 await server.serve(sockets=[listener])
 
@@ -193,11 +199,16 @@ def test_sessions_requests_and_the_record_are_verified_too(page, served):
     assert failures(checks) == ""
     assert "entries end where row" in checks[3][1]
     assert page.locator('li[data-checked="holds"]').count() == 2
-    checks = verify(
-        page, f"{served.url}/queues/{BINDING_QUEUE}/requests/{quote(served.request, safe='')}"
-    )
-    assert [result for result, _ in checks[3:]] == ["open", "open"]
-    assert "outcome_not_sealed" in checks[3][1]
+    request = f"{served.url}/queues/{BINDING_QUEUE}/requests/{quote(served.request, safe='')}"
+    checks = verify(page, request)
+    assert [result for result, _ in checks[3:]] == ["open", "open", "open"]
+    assert "admission_not_sealed" in checks[3][1]
+    served.seal()
+    checks = verify(page, request)
+    assert failures(checks) == ""
+    assert {result for result, _ in checks[1:]} == {"holds"}
+    assert "its receipt is in the range of row" in checks[3][1]
+    assert page.locator('[data-proved="receipt.item_key"][data-checked="holds"]').count() == 1
     page.goto(f"{served.url}/record")
     checks = checks_of(page)
     assert {result for result, _ in checks[1:]} == {"holds"}

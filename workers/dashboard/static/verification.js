@@ -7,7 +7,13 @@
 // 3. A head and a policy are kept once everything about them holds, and never before.
 
 import "./subtle.js";
-import { checkConsistency, ProofFileInvalid, verified, verifiedUnder } from "./proof_file.mjs";
+import {
+  checkConsistency,
+  ProofFileInvalid,
+  sealedReceipt,
+  verified,
+  verifiedUnder,
+} from "./proof_file.mjs";
 
 const { subtle } = globalThis.crypto;
 const ANCHOR_VERB = "belief_anchor";
@@ -223,6 +229,24 @@ async function checkOutcome(state) {
   return `${found.receipt.outcome ?? "the outcome"}; its receipt is in the range of ${sayRow(state, found.row)}`;
 }
 
+async function checkAdmission(state) {
+  const { id, queue, asked } = state.subject;
+  if (asked) {
+    const said = await checkOperation({ ...state, subject: { id: asked } });
+    return `the operation that the server names as what asked for it: ${said}`;
+  }
+  const [inQueue, name] = [queue, id].map(encodeURIComponent);
+  const proof = await inTree(state, `/v1/queues/${inQueue}/requests/${name}/proof?of=admission`);
+  const { inclusion, envelope } = proof;
+  const found = await verifiedUnder(state.head, documentOf("operation", { inclusion, envelope }));
+  const receipt = await sealedReceipt(proof64(proof), found.envelope);
+  const isOwn = receipt.receipt_kind === "work_requested" && receipt.request_id === id;
+  expect(isOwn, "the receipt is that of another request");
+  const row = { ...found.row, row_hash: await digest(inclusion.row) };
+  Object.assign(state.proved, { row, receipt });
+  return `asked for at ${clock(receipt.emitted_at)}; its receipt is in the range of ${sayRow(state, row)}`;
+}
+
 /** Returns a proof whose path of receipts is written as in a proof file. */
 function proof64(proof) {
   return { ...proof, receipt_path: proof.receipt_path.map(base64) };
@@ -278,7 +302,14 @@ const ABOUT = {
     ["Its envelope", checkEnvelope],
     ["Its effects", checkEffects],
   ],
-  request: [["Its outcome", checkOutcome]],
+  request: [
+    ["Its outcome", checkOutcome],
+    ["That it was asked for", checkAdmission],
+  ],
+  open_request: [
+    ["That it was asked for", checkAdmission],
+    ["The row before it", checkChain],
+  ],
   session: [["Its trail", checkTrail]],
   record: [
     ["The last row", checkLastRow],
