@@ -214,7 +214,7 @@ def request(view: LedgerView, request_id: str) -> ProofSubject:
         ProofInvalid: the envelope of the seal was erased.
         LedgerCorrupt: a receipt of the range is missing.
     """
-    return _in_range(view, request_id, _outcome_receipt(view, request_id), "outcome")
+    return _in_range(view, _outcome_receipt(view, request_id), "outcome_not_sealed")
 
 
 def admission(view: LedgerView, request_id: str) -> ProofSubject:
@@ -230,19 +230,19 @@ def admission(view: LedgerView, request_id: str) -> ProofSubject:
     if not rows:
         message = f"no producer asked for {ascii(request_id)[:200]}"
         raise ProofSubjectUnknown(message, code="work_request_unknown")
-    return _in_range(view, request_id, rows[0], "admission")
+    return _in_range(view, rows[0], "admission_not_sealed")
 
 
-def _in_range(view: LedgerView, request_id: str, receipt: Row, what: str) -> ProofSubject:
-    """Return what proves a receipt of a request by the seal of the range that it is in."""
+def _in_range(view: LedgerView, receipt: Row, code: str) -> ProofSubject:
+    """Return what proves a receipt by the seal of its range; `code` says that it is in none."""
     seal_and_range = range_with(view, receipt["receipt_sequence"])
     if seal_and_range is None:
         message = (
-            f"the {what} of {ascii(request_id)[:200]} is receipt {receipt['receipt_sequence']},"
+            f"it is {ascii(receipt['receipt_id'])[:200]}, number {receipt['receipt_sequence']},"
             " which no operation seals yet: a running gateway does within a minute, then publish"
             " and ask again"
         )
-        raise ProofSubjectUnknown(message, code=f"{what}_not_sealed")
+        raise ProofSubjectUnknown(message, code=code)
     seal, sealed = seal_and_range
     row = view.log_row_of(seal["operation_id"])
     if row is None:

@@ -45,6 +45,8 @@ REASONS: Mapping[str, str] = {
 """By its code, why something waits."""
 
 _UNREAD = NAMING | {
+    *("prior_receipt_hash", "receipt_hash", "receipt_sequence", "check", "existing_operation_ids"),
+    *("existing_record_ids", "ec_sequence_number", "adjudication_receipt_id"),
     *("lifecycle_state", "schema_version", "evaluation", "envelope", "outcome_state"),
     *("updated_at", "updated_by_operation_id", "version", "outcome_id", "state"),
     *("docket_entry_date_originating_tz", "docket_entry_date_utc", "docket_entry_ref"),
@@ -123,6 +125,11 @@ def headline_of(item: OpenReviewDocument) -> str:
         value = member.get("value") or member.get("title") or member.get("caption") or ""
         said = [member.get("node_kind", "nothing"), member.get("field", ""), _text(value)]
         return f"{' '.join(filter(None, said))} in {record['corpus_id']}"
+    held = record.get("envelope")
+    if held:
+        targets = ", ".join(map(_text, held.get("target_refs") or ["what it does not name"]))
+        verb = held.get("semantic_intent") or held.get("operation_kind") or "an operation"
+        return f"{verb.replace('_', ' ')}: {targets}"
     stated = next((record[name] for name in _HEADLINES if name in record), item["reason"])
     return str(stated or item["kind"]).replace("_", " ")
 

@@ -145,6 +145,7 @@ async def test_conflicts_are_taken_or_settled_each_by_itself(reviewing: Door) ->
     for name in ("n", "k", "l"):
         a_conflict(reviewing.ledger, name)
     page = await shown(reviewing, "conflict")
+    assert "field adapt: n" in page
     assert "would write 1" in page
     assert "cites refs n-a; n-b" in page
     assert page.count(">Take it<") == page.count(">Settle it<") == 3

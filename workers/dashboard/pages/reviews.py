@@ -47,6 +47,7 @@ from workers.views.reviews import (
 INVALID: Final = "work_request_invalid"
 ITEM_CHARS_MAX: Final = 1024
 PASSAGES_SHOWN_MAX: Final = 3
+AGAINST_SHOWN_MAX: Final = 3
 
 _FIELDS: Final = ("kind", "after", "decide", "reason", "name")
 _LISTS: Final = ("item", "selected", "supplied")
@@ -256,6 +257,7 @@ def _item_context(number: int, item: OpenReviewDocument) -> dict[str, Any]:
             for passage in item["passages"][:PASSAGES_SHOWN_MAX]
         ],
         "lacking": _lacking(item),
+        "against": item["record"].get("existing_operation_ids", [])[:AGAINST_SHOWN_MAX],
         "more_passages": max(0, len(item["passages"]) - PASSAGES_SHOWN_MAX),
         "contested_by": [] if evidence is None else evidence["contested_by"],
         "is_explained": item["kind"] not in (*BY_NUMBER, "quarantine"),
