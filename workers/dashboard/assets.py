@@ -69,7 +69,7 @@ def load_assets() -> Assets:
         name: Asset(
             files(_OF_THE_KERNEL[name]).joinpath(name).read_bytes()
             if name in _OF_THE_KERNEL
-            else sent(name, static.joinpath(name).read_bytes()),
+            else strip_unsent(name, static.joinpath(name).read_bytes()),
             media_type,
         )
         for name, media_type in MEDIA_TYPES.items()
@@ -78,7 +78,7 @@ def load_assets() -> Assets:
     return Assets(digest.hexdigest()[:12], by_name)
 
 
-def sent(name: str, source: bytes) -> bytes:
+def strip_unsent(name: str, source: bytes) -> bytes:
     """Return a file as it is sent."""
     unsent = _UNSENT.get(name.rpartition(".")[2])
     return source if unsent is None else unsent.sub(b"", source)

@@ -150,10 +150,10 @@ async def enqueue(
     queue: QueueName, body: EnqueueBody, services: Given, request: Request
 ) -> ReceiptsDocument | Response:
     """Ask for work; each request is on the record when this answers."""
-    asked = tuple(WorkRequest(queue, **each.model_dump()) for each in body.requests)
-    is_scheduled = any(each.request_key.startswith(SCHEDULE_KEY) for each in asked)
+    requests = tuple(WorkRequest(queue, **each.model_dump()) for each in body.requests)
+    is_scheduled = any(each.request_key.startswith(SCHEDULE_KEY) for each in requests)
     by_worker = is_scheduled and await is_of_worker(services, request)
-    receipts = await services.write(RequestWorkUnit(asked, by_worker))
+    receipts = await services.write(RequestWorkUnit(requests, by_worker))
     return short_json({"requests": list(receipts)})
 
 

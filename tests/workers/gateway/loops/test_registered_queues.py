@@ -132,8 +132,8 @@ async def test_a_request_is_taken_back_where_its_queue_is_not_known_yet(door: Do
     """As at a gateway that another one's worker tells of the queue within a second."""
     await door.reporter("queues", body(registration("resize").document()))
     path = "/v1/queues/resize/requests"
-    asked = {"request_key": "k", "content": {"image_id": "i", "width": 80}}
-    [request] = (await door.http.post(path, json={"requests": [asked]})).json()["requests"]
+    wanted = {"request_key": "k", "content": {"image_id": "i", "width": 80}}
+    [request] = (await door.http.post(path, json={"requests": [wanted]})).json()["requests"]
     assert "resize" not in QUEUE_KINDS
     place = f"{path}/{request['request_id']}"
     cancelled = (await door.http.post(f"{place}/cancel", json={"reason": "why"})).json()
