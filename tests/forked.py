@@ -2,7 +2,8 @@
 
 A process that begins with nothing spends a second of a processor on imports. What a test itself
 starts is therefore forked from one process, which has loaded what they need and holds nothing else.
-A tree that is tested as an operator has it (`rotulus up`) is started as an operator starts it.
+The processes of a tree are forked likewise (`forked_tree.py`), but for the trees of tests of how an
+operator has them: of their start, their environments and their end.
 """
 
 import multiprocessing
@@ -23,7 +24,11 @@ _CONTEXT.set_forkserver_preload(
         "pytest",
         "psycopg",
         "tests.contract.elimination_stores",
+        "tests.forked_tree",
+        "workers.cli.demo",
         "workers.cli.gateway",
+        "workers.cli.up",
+        "workers.cli.worker",
         "workers.gateway.process",
         "workers.worker.handlers.docket_particulars",
         "workers.worker.process",
@@ -69,15 +74,11 @@ def sent(connection: Connection) -> Iterator[Any]:
             yield connection.recv()
 
 
-class ForkedProgram:
-    """`python -m MODULE ARGUMENTS` with its own environment and log, killed at a block's end."""
+class ForkedProcess:
+    """A function in a process of its own, killed at a block's end."""
 
-    def __init__(
-        self, module: str, arguments: Sequence[str], environment: dict[str, str], log: Path
-    ) -> None:
-        self._process = _CONTEXT.Process(
-            target=_run_module, args=(module, arguments, environment, log)
-        )
+    def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
+        self._process = _CONTEXT.Process(target=target, args=arguments)
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -107,6 +108,15 @@ class ForkedProgram:
 
     def kill(self) -> None:
         self._process.kill()
+
+
+class ForkedProgram(ForkedProcess):
+    """`python -m MODULE ARGUMENTS` with its own environment and log."""
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], environment: dict[str, str], log: Path
+    ) -> None:
+        super().__init__(_run_module, module, arguments, environment, log)
 
 
 def _run_module(

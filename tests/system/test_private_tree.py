@@ -71,7 +71,9 @@ class StoppedTree:
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> StoppedTree:
     before = os.umask(0)
     try:
-        with running(tmp_path_factory.mktemp("private") / "data", "demo", env=SECRETS) as run:
+        with running(
+            tmp_path_factory.mktemp("private") / "data", "demo", env=SECRETS, as_operator=True
+        ) as run:
             run.wait_until_up()
             run.wait_for_rows(50)
             members = run.members()

@@ -77,7 +77,7 @@ def stops_in_time(run: TreeRun, stop: Callable[[int], None]) -> None:
 def test_ctrl_c_stops_a_tree_with_open_streams_and_an_idle_connection(
     stop: Callable[[int], None], tmp_path: Path
 ) -> None:
-    with running(tmp_path / "data", "up") as run:
+    with running(tmp_path / "data", "up", as_operator=True) as run:
         stops_in_time(run, stop)
 
 

@@ -1,8 +1,8 @@
 """One run of the command `rotulus` as its user starts it, and the processes that belong to it.
 
 Processes are found by the system's own list and not by what the tree says of itself: by the data
-folder in their environment, or by a working directory inside of it (the embedded server is given
-no environment of ours).
+folder in their environment, by a working directory inside of it (the embedded server is given no
+environment of ours), or by the label that processes of a forked tree hold open (`forked_tree.py`).
 """
 
 import json
@@ -17,6 +17,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.forked import ForkedProcess
+from tests.forked_tree import LABEL, run_tree
 from tests.process_environment import process_environment
 from tests.system.essence import rows_of
 from tests.workers.cli.command import rotulus
@@ -60,7 +62,14 @@ def wait_for(
 class TreeRun:
     """A started command; `stop_for_good` leaves nothing of it behind."""
 
-    def __init__(self, data_dir: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        as_operator: bool = False,
+    ) -> None:
+        """Start it: as an operator does, or forked where nothing of the test hangs on the start."""
         self.data_dir = data_dir
         self.ledger_path = data_dir / "ledger.db"
         self._marks = {f"{name}={data_dir}".encode() for name in (MARK, "ROTULUS_DATA_DIR")}
@@ -68,15 +77,25 @@ class TreeRun:
         number = next(_numbers)
         self._out = data_dir.with_name(f"{data_dir.name}.{number}.out")
         self._err = data_dir.with_name(f"{data_dir.name}.{number}.err")
-        inherited = process_environment()
+        self._label = data_dir.with_name(data_dir.name + LABEL)
+        environment = {**process_environment(), **(env or {}), MARK: str(data_dir)}
+        words = (*arguments, "--data-dir", str(data_dir))
+        self.process: ForkedProcess | subprocess.Popen[bytes]
+        if not as_operator:
+            for path in (self._out, self._err, self._label):
+                path.touch()
+            self.process = ForkedProcess(
+                run_tree, words, environment, self._label, self._out, self._err
+            )
+            return
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                [str(COMMAND), *arguments, "--data-dir", str(data_dir)],
+                [str(COMMAND), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 cwd=data_dir.parent,
-                env={**inherited, **(env or {}), MARK: str(data_dir)},
+                env=environment,
                 start_new_session=True,
             )
 
@@ -124,17 +143,19 @@ class TreeRun:
         folder = _PROC / str(pid)
         try:
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            name = (folder / "comm").read_text().strip()
             words = (folder / "cmdline").read_bytes().split(b"\0")
             environment = (folder / "environ").read_bytes().split(b"\0")
             inside = (folder / "cwd").readlink().is_relative_to(self.data_dir)
+            is_labelled = self._label in (each.readlink() for each in (folder / "fd").iterdir())
         except (OSError, IndexError):  # it ended meanwhile, or it is not ours to read
             return None
-        if state in "ZX" or not (inside or self._marks & set(environment)):
+        if state in "ZX" or not (inside or is_labelled or self._marks & set(environment)):
             return None
         if pid == self.process.pid:
             return "root"
-        named = {b"gateway": "gateway", b"worker": "worker"}
-        return next((named[word] for word in words if word in named), "redis")
+        named = {"gateway", "worker"} & {name, *(word.decode() for word in words)}
+        return next(iter(named), "redis")
 
     def pid_of(self, role: str) -> int:
         """Wait for a process with this role and return its pid."""
@@ -163,10 +184,13 @@ class TreeRun:
 
 @contextmanager
 def running(
-    data_dir: Path, *arguments: str, env: dict[str, str] | None = None
+    data_dir: Path,
+    *arguments: str,
+    env: dict[str, str] | None = None,
+    as_operator: bool = False,
 ) -> Iterator[TreeRun]:
     """Start a command for the time of a block and leave nothing of it behind."""
-    run = TreeRun(data_dir, *arguments, env=env)
+    run = TreeRun(data_dir, *arguments, env=env, as_operator=as_operator)
     try:
         yield run
     finally:
