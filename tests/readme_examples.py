@@ -9,7 +9,7 @@ from pathlib import Path
 README = Path(__file__).parent.parent / "README.md"
 COMMAND = ".venv/bin/rotulus"
 INTERPRETERS_OWN = Path(sys.executable).with_name("rotulus")
-EXAMPLE_S = 90.0
+EXAMPLE_S = 240.0
 
 _FENCED = re.compile(r"^```(?:sh|bash|shell|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

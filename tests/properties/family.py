@@ -19,5 +19,5 @@ FAMILY = _examples(1_000)
 """1,000 examples for a property of each family, 10,000 with HYPOTHESIS_PROFILE=nightly, 50 against
 mutants and in `make test-fast`."""
 
-BESIDE = _examples(250)
-"""A quarter of that for the other properties of a family, otherwise the same."""
+BESIDE = _examples(100)
+"""A tenth of that for the other properties of a family, otherwise the same."""
