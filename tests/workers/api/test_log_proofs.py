@@ -293,8 +293,8 @@ async def test_the_outcome_of_a_plugins_job_is_proved_by_the_seal_of_its_range(d
     seal_receipts(door.ledger)
     assert (await get(door, "/v1/checkpoint"))["receipts_not_under_the_tree"] == 0
     document = await get(door, path)
-    asked = json.loads((await get(door, f"{path}?of=admission"))["receipt"])
-    assert (asked["receipt_kind"], asked["request_id"]) == ("work_requested", requests[1])
+    admission = json.loads((await get(door, f"{path}?of=admission"))["receipt"])
+    assert (admission["receipt_kind"], admission["request_id"]) == ("work_requested", requests[1])
     async with door.client() as gateway:
         proofs = LogProofs(gateway)
         for request_id, width in zip(requests, (80, 120, 160), strict=True):
