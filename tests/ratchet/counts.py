@@ -36,7 +36,7 @@ from tests.bench.mix import intent_of
 from tests.queues.servers import running
 from tests.ratchet.idle import timers
 from tests.ratchet.round_trips import counted_trips
-from tests.workers.api.door import Door
+from tests.workers.api.door import Door, claim, running_door, source, understanding
 from workers.environment.system_host import system_host
 
 Counts = Mapping[str, float]
@@ -51,6 +51,34 @@ BATCHES = ((1, 60), (50, 6))
 TRIP_BATCHES = ((1, 20), (16, 4))
 UNCOUNTED = 3
 """Batches, and requests, before those that are counted."""
+
+_OF_REQUEST = "/v1/queues/{queue}/requests/{request_id}"
+QUESTIONS: Mapping[str, str] = {
+    "readiness": "/readyz",
+    "requests": "/v1/requests",
+    "requests_of_a_queue": "/v1/queues/{queue}/requests",
+    "request": _OF_REQUEST,
+    "outcome": f"{_OF_REQUEST}/outcome",
+    "progress": f"{_OF_REQUEST}/progress",
+    "why_it_waits": f"{_OF_REQUEST}/waiting",
+    "queues": "/v1/queues",
+    "failures": "/v1/failures",
+    "dead_letters": "/v1/dead-letters",
+    "sessions": "/v1/sessions",
+    "node": "/v1/nodes/u",
+    "authority": "/v1/audit/authority/u",
+    "operation": "/v1/operations/{operation_id}",
+    "operations": "/v1/audit/operations",
+    "ancestors": "/v1/audit/ancestors/{operation_id}",
+    "explanation": "/v1/explain?record_id={operation_id}",
+    "log": "/v1/log",
+    "inclusion": "/v1/tree/inclusion/1",
+    "proof_of_operation": "/v1/tree/operations/{operation_id}",
+}
+"""What is asked most at a door."""
+
+ASKED = 3
+"""How often each is asked."""
 
 REQUESTS = 6
 SERVER = "valkey-9"
@@ -157,6 +185,28 @@ async def round_trips(url: str, size: int, batches: int) -> Counts:
     return {"round_trips": made / batches}
 
 
+async def door_trips(url: str) -> Counts:
+    """Count the round trips to PostgreSQL of what is asked most at a door."""
+    counts = {}
+    with counted_trips(url) as (counted_url, trips):
+        async with running_door(PostgresStore(counted_url), host=system_host()) as door:
+            await door.declare()
+            intents = (source("s"), understanding("u", "s"), claim("c", "s", "u"))
+            results = await door.operate(*intents)
+            listed = (await door.http.get("/v1/requests")).json()["requests"]
+            names = {**listed[0], "operation_id": results[0]["operation_id"]}
+            for name, path in QUESTIONS.items():
+                taken = []
+                for _ in range(ASKED):
+                    before = trips()
+                    answer = await door.http.get(path.format(**names))
+                    assert answer.status_code == 200, answer.text
+                    taken.append(trips() - before)
+                # What the gateway does beside it only adds to it.
+                counts[name] = float(min(taken))
+    return counts
+
+
 async def requests(request: Callable[[Door, int], Awaitable[None]]) -> Counts:
     """Count what a request costs through a whole gateway in this process, on SQLite."""
     with profiled() as calls:
@@ -212,6 +262,10 @@ async def _commands_run(redis: Redis) -> int:
     )
 
 
+def _trips_of_doors(url: str) -> Counts:
+    return anyio.run(door_trips, url)
+
+
 def _trips_at(size: int, batches: int, url: str) -> Counts:
     return anyio.run(round_trips, url, size, batches)
 
@@ -235,5 +289,6 @@ ON_A_TREE: Mapping[str, Callable[[], Counts]] = {"idle_timers": timers}
 """What is counted of whole processes, which takes half a minute on the clock."""
 
 ON_POSTGRES: Mapping[str, Callable[[str], Counts]] = {
-    f"commit_of_{size}": partial(_trips_at, size, batches) for size, batches in TRIP_BATCHES
+    **{f"commit_of_{size}": partial(_trips_at, size, batches) for size, batches in TRIP_BATCHES},
+    "trips_of_doors": _trips_of_doors,
 }

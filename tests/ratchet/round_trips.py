@@ -11,6 +11,8 @@ from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 _SOCKET = ".s.PGSQL.5432"
 _READ_BYTES = 1 << 16
+_END_OF_SNAPSHOT = b"Q\x00\x00\x00\x0dROLLBACK\x00"
+"""Nobody waits for the reply."""
 
 
 @contextmanager
@@ -50,7 +52,8 @@ def _carry(client: socket.socket, server: socket.socket, counts: list[int]) -> N
                 data = key.fileobj.recv(_READ_BYTES)  # type: ignore[union-attr]
                 if not data:
                     return
-                if key.fileobj is client and not is_asking:
-                    counts.append(1)
-                is_asking = key.fileobj is client
+                if data != _END_OF_SNAPSHOT:
+                    if key.fileobj is client and not is_asking:
+                        counts.append(1)
+                    is_asking = key.fileobj is client
                 key.data.sendall(data)

@@ -49,7 +49,7 @@ def test_what_a_request_costs_is_at_its_bound(held, name):
 
 
 @pytest.mark.parametrize("name", ON_POSTGRES)
-def test_the_round_trips_of_a_commit_are_at_their_bound(held, name, new_url):
+def test_the_round_trips_to_postgres_are_at_their_bound(held, name, new_url):
     held(name, lambda: ON_POSTGRES[name](new_url()))
 
 
