@@ -164,8 +164,9 @@ def note_drawn(transaction: LedgerTransaction) -> None:
         sources = () if node is None else tuple(sources_in(node["payload"]))
         if sources:
             kept[row["node_id"]] = sources
-    for node_id in list(kept)[: len(kept) - DRAWN_KEPT_MAX]:
-        del kept[node_id]
+    if len(kept) > DRAWN_KEPT_MAX:
+        for node_id in list(kept)[:-DRAWN_KEPT_MAX]:
+            del kept[node_id]
 
 
 def _queries_of(

@@ -30,6 +30,7 @@ from kernel.values.errors import LedgerCorrupt
 
 _LOG, _INDEX, _SEGMENTS = schema.kernel_event_log, schema.archived_rows, schema.archive_segments
 _SEQUENCE = "ec_sequence_number"
+NEWEST_SEGMENT = TableQuery(_SEGMENTS, descending=True, limit=1)
 _OF_THOUGHTS = (THOUGHTS, NODES)
 _IN_SEGMENTS = frozenset(column_names(_LOG)) - frozenset(column_names(_INDEX))
 
@@ -147,7 +148,7 @@ class ArchivedTables:
     def _last_archived(self) -> int:
         """Return the sequence of the last archived row, 0 where none is."""
         if self._last is None:
-            newest = self._tables.scan(TableQuery(_SEGMENTS, descending=True, limit=1))
+            newest = self._tables.scan(NEWEST_SEGMENT)
             self._last = (newest[0]["segment_index"] + 1) * SEGMENT_ROWS if newest else 0
         return self._last
 

@@ -16,7 +16,7 @@ import orjson
 from sqlalchemy import Integer, Table
 
 from kernel.ledger import schema
-from kernel.ledger.receipts_of_kind import receipts_of_kind
+from kernel.ledger.receipts_of_kind import receipts_of_kind, receipts_query
 from kernel.ledger.store.keys import column_names
 from kernel.ledger.store.tables import Row, TableQuery, TablesView
 from kernel.values.errors import KernelError, LedgerCorrupt
@@ -138,6 +138,11 @@ def quarantine_refusal(rows: SequenceRange, standing: Iterable[LogQuarantine]) -
         "quarantine_ids": names[:IDS_SHOWN_MAX],
     }
     return RangeQuarantined(message, details)
+
+
+def violations_query() -> TableQuery:
+    """Return the query of the first of the receipts that `read_quarantines` reads."""
+    return receipts_query(VIOLATION)
 
 
 def read_quarantines(tables: TablesView) -> Quarantines:

@@ -8,6 +8,10 @@ from kernel.ledger.store.tables import PAGE_ROWS, Row, TableQuery, TablesView, r
 
 def receipts_of_kind(tables: TablesView, kind: str, *, after: int = 0) -> Iterator[Row]:
     """Yield the rows of the receipts of a kind behind a place in the chain, a page in memory."""
+    return rows_in_pages(tables, receipts_query(kind, after=after))
+
+
+def receipts_query(kind: str, *, after: int = 0) -> TableQuery:
+    """Return the query of a page of these rows."""
     where, order_by = {"receipt_kind": kind}, "receipt_sequence"
-    query = TableQuery(schema.receipts, where, order_by=order_by, after=after, limit=PAGE_ROWS)
-    return rows_in_pages(tables, query)
+    return TableQuery(schema.receipts, where, order_by=order_by, after=after, limit=PAGE_ROWS)

@@ -84,9 +84,6 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that is given up when a reply takes longer than `reply_max_s`."""
 
     reply_max_s: float | None = None
-    looks_ahead = False
-    """Whether it has the statement that looks at the head with each snapshot."""
-
     silences: Silences
     silences_before: int
     """How many there were when this one was opened."""

@@ -26,6 +26,7 @@ import psycopg
 from sqlalchemy import Table
 
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
+from kernel.ledger.archived_tables import NEWEST_SEGMENT
 from kernel.ledger.head_watch import Ahead, HeadLook
 from kernel.ledger.ledger import Head
 from kernel.ledger.postgres import catalog as postgres_catalog
@@ -52,6 +53,7 @@ from kernel.ledger.postgres.schema import (
     version_in,
 )
 from kernel.ledger.postgres.standbys import look_at_standbys
+from kernel.ledger.quarantine import violations_query
 from kernel.ledger.replication import Replication
 from kernel.ledger.schema import chain_head
 from kernel.ledger.schema_version import check_version
@@ -95,14 +97,12 @@ _NEWEST_OF_KIND = (
 )
 _LOOK = (
     f"SELECT {', '.join(Head.__slots__)},"  # noqa: S608 - names of this module alone
-    " (SELECT row_hash FROM kernel_event_log WHERE ec_sequence_number = {}),"
-    " (SELECT receipt_hash FROM receipts WHERE receipt_sequence = {}),"
+    " (SELECT row_hash FROM kernel_event_log WHERE ec_sequence_number = %s),"
+    " (SELECT receipt_hash FROM receipts WHERE receipt_sequence = %s),"
     f" {_NEWEST_OF_KIND.format(WENT_BACK)} > {_NEWEST_OF_KIND.format(ACCEPTED)} FROM chain_head"
 )
-_PREPARE_LOOK = f"PREPARE rotulus_look (bigint, bigint) AS {_LOOK.format('$1', '$2')}"
-"""In a statement of its own for each connection, so that no snapshot pays for planning it."""
-
-_LOOK_IN_TURN = _LOOK.format("%s", "%s")
+_ASKED_BY_READERS = Questions(others=(NEWEST_SEGMENT, violations_query()))
+"""What nearly every question asks first, whatever it is about."""
 
 _HEAD = (
     "SELECT obj_description('chain_head'::regclass, 'pg_class'),"  # noqa: S608 - as above
@@ -152,7 +152,6 @@ class PostgresTables(SqlTables):
         connection: Connection,
         texts: dict[Any, str],
         *,
-        ahead: Ahead | None = None,
         head: Row | None = None,
         gathered: list[Statement] | None = None,
     ) -> None:
@@ -163,7 +162,7 @@ class PostgresTables(SqlTables):
 
         self._ahead = AheadRows()
 
-        self.ahead = ahead
+        self.ahead: Ahead | None = None
         """The look at the head that came with the snapshot."""
 
         self.head = head
@@ -291,7 +290,11 @@ class PostgresTables(SqlTables):
 
     def prefetch(self, queries: Sequence[TableQuery]) -> None:
         """Ask in one round trip what is going to be asked for in this snapshot."""
-        named = (query for query in queries if query.any_of is not None and query.any_of[1])
+        named = (
+            query
+            for query in queries
+            if query.any_of and query.any_of[1] and None not in query.where.values()
+        )
         joined = [Joined(query) for query in named if self._ahead.rows(query) is None]
         others = [query for query in queries if query.any_of is None]
         others = [query for query in others if self._statement(query) not in self._ahead.answers]
@@ -508,9 +511,9 @@ class PostgresStore:
 
     @contextmanager
     def _snapshot(self) -> Iterator[PostgresTables]:
-        reader, ahead = self._begin_reading()
+        reader, tables = self._begin_reading()
         try:
-            yield PostgresTables(reader, self._texts, ahead=ahead)
+            yield tables
         finally:
             self._end_reading(reader)
 
@@ -529,8 +532,8 @@ class PostgresStore:
         self._unsettled = False
         return tables
 
-    def _begin(self, *statements: Statement) -> list[StatementReply]:
-        """Begin on the writer's connection, or on a new one, and return the further replies."""
+    def _begin(self, statements: Sequence[Statement] = ()) -> list[StatementReply]:
+        """Begin on the writer's connection, or on a new one, and return the replies."""
         begin = statements or _begin_with(_BEGIN_WRITING, _look_each_ms())
         replies = self._begin_on_idle(self._writer, begin)
         if replies is None:
@@ -564,21 +567,10 @@ class PostgresStore:
         """Begin, and read with the snapshot what is going to be asked of it."""
         self._writer = self._writer or self._connect_writer()
         tables = PostgresTables(self._writer, self._texts)
-        known = None if self._known is None else self._known()
-        places = (0, 0) if known is None else (known.ec_sequence_number, known.receipt_sequence)
-        heads: list[Statement] = [(_HEAD, ())]
-        if self._known is not None:
-            heads.append((_LOOK_IN_TURN, places))
-        ahead = tables.statements_ahead(questions)
-        replies = self._begin(*begin, (_KEEP_VERSION, ()), *heads, *ahead)
+        version = self._ask(tables, [*begin, (_KEEP_VERSION, ())], questions, self._begin)
+        if tables.head is not None:
+            check_version(version_in(version), self.place)
         tables.use(self._expect_writer())
-        first = len(replies) - len(ahead)
-        tables.learn(questions, replies[first:])
-        looked = replies[first - len(heads) : first]
-        if looked[0].rows:
-            tables.head = self._head_in(looked[0].rows[0])
-            if self._known is not None:
-                tables.ahead = _ahead(known, looked[1].rows[0])
         return tables
 
     def _hold_head(self, writer: Connection) -> PostgresTables:
@@ -632,7 +624,7 @@ class PostgresStore:
         finally:
             self._reading.release()
 
-    def _begin_reading(self) -> tuple[Connection, Ahead | None]:
+    def _begin_reading(self) -> tuple[Connection, PostgresTables]:
         with suppress(queue.Empty):
             while True:
                 idle = self._readers.get_nowait()
@@ -653,23 +645,35 @@ class PostgresStore:
             reader.close()
             raise LedgerUnavailable(f"{self.place}: {error}") from error
 
-    def _begin_snapshot(self, reader: Connection) -> Ahead | None:
-        if self._known is None:
-            reader.execute(_BEGIN_READING)
-            return None
-        if not reader.looks_ahead:
-            reader.execute(_PREPARE_LOOK)
-            reader.looks_ahead = True
-        known = self._known()
+    def _begin_snapshot(self, reader: Connection) -> PostgresTables:
+        tables = PostgresTables(reader, self._texts)
+        self._ask(tables, [(_BEGIN_READING, ())], _ASKED_BY_READERS, reader.exchange)
+        return tables
+
+    def _ask(
+        self,
+        tables: PostgresTables,
+        begin: list[Statement],
+        questions: Questions,
+        send: Callable[[list[Statement]], list[StatementReply]],
+    ) -> str | None:
+        """Begin a snapshot, keep what was asked with it, and return what states its version."""
+        known = None if self._known is None else self._known()
         places = (0, 0) if known is None else (known.ec_sequence_number, known.receipt_sequence)
-        cursor = reader.execute(
-            f"{_BEGIN_READING}; EXECUTE rotulus_look ({places[0]}, {places[1]})"
-        )
-        cursor.nextset()
-        row = cursor.fetchone()
-        if row is None:
-            return None
-        return _ahead(known, row)
+        looks: list[Statement] = [] if self._known is None else [(_LOOK, places)]
+        ahead = tables.statements_ahead(questions)
+        replies = send([*begin, (_HEAD, ()), *looks, *ahead])[len(begin) :]
+        [head, *looked], answers = replies[: 1 + len(looks)], replies[1 + len(looks) :]
+        tables.learn(questions, answers)
+        version = None
+        for row in head.rows:
+            version, *values = row
+            tables.head = dict(zip(column_names(chain_head), values, strict=True))
+        for row in (row for look in looked for row in look.rows):
+            *now, row_hash, receipt_hash, stands = row
+            look = HeadLook(Head(*now), row_hash, receipt_hash, bool(stands))
+            tables.ahead = Ahead(known, look)
+        return version
 
     def _end_reading(self, reader: Connection) -> None:
         try:
@@ -794,11 +798,6 @@ def _translate_driver_errors(connection: Connection) -> Iterator[None]:
         if isinstance(error, psycopg.OperationalError):
             raise LedgerUnavailable(str(error)) from error
         raise
-
-
-def _ahead(known: Head | None, row: tuple[Any, ...]) -> Ahead:
-    *head, row_hash, receipt_hash, stands = row
-    return Ahead(known, HeadLook(Head(*head), row_hash, receipt_hash, bool(stands)))
 
 
 def _begin_with(begin: str, wait_ms: int) -> list[Statement]:
