@@ -155,7 +155,8 @@ def _print_work(work: dict[str, Any]) -> None:
 
 def _print_case(case: dict[str, Any]) -> None:
     others = case["n_survivors"] - len(case["survivors"])
-    postures = ", ".join(case["survivors"]) + (f" and {others} others" if others > 0 else "")
+    beyond = f" and {others} other{'s' if others > 1 else ''}" if others > 0 else ""
+    postures = ", ".join(case["survivors"]) + beyond
     echo(f"  case           {case['case_name']}: {postures or 'no posture is left'}")
     why = case["why"]
     if why is not None:

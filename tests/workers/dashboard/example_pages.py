@@ -31,6 +31,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "/queues/{queue}/requests/{request_id:path}": [
         Example("/queues/{jobs}/requests/{open}"),
         Example("/queues/{jobs}/requests/{dead}"),
+        Example("/queues/{jobs}/requests/{dead too}"),
         Example("/queues/{jobs}/requests/{retried}"),
         Example("/queues/{jobs}/requests/{cancelled}"),
         Example("/queues/{jobs}/requests/{done}"),
@@ -65,6 +66,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "/bulk-operations": [Example("/bulk-operations")],
     "/bulk-operations/preview": [
         Example("/bulk-operations/preview?verb=cancel&tag=customer%3Dacme"),
+        Example("/bulk-operations/preview?verb=requeue&request_key=dead+as+well"),
         Example("/bulk-operations/preview?verb=requeue&state=standing"),
         Example("/bulk-operations/preview?verb=dismiss&queue={jobs}"),
         Example("/bulk-operations/preview?verb=prioritize&queue={jobs}"),

@@ -20,6 +20,8 @@ from tests.workers.dashboard.served_gateways import ServedGateway, client_of, wi
 from tests.workers.dashboard.test_charts import CHARTS_BYTES_MAX
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages import ROUTES
+from workers.dashboard.pages.bulk import VERBS as BULK_VERBS
+from workers.dashboard.pages.forms import VERBS as QUEUE_VERBS
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
@@ -203,6 +205,8 @@ def test_each_action_is_on_the_record_with_who_and_why(troubled):
     assert not problems, "\n".join(problems)
     reached = {route.path for route in ROUTES if route.method == "POST"} - CANNOT_BE_FOUND
     assert {route for route, _ in posted} >= reached
+    for route, verbs in (("/queues/{queue}/{verb}", QUEUE_VERBS), ("/bulk-operations", BULK_VERBS)):
+        assert {said.split()[0] for path, said in posted if path == route} == verbs.keys()
 
 
 def next_form(page: httpx.Response, posted: set[tuple[str, str]]) -> Form | None:

@@ -50,7 +50,10 @@ ODD = "<img src=x>\"'&?#;\u202e"
 HOSTILE_ID = "<i>\"'&\u202e/../?x=1#y</i>"
 LONG_WORKER = "w/" + "W" * 126
 JOBS = "pictures"
-REQUESTS = ("open", "claimed", "suspended", "dead", "dead too", "retried", "cancelled", "done")
+DEAD = ("dead", "dead too", "dead as well", "dead again")
+"""One for each action of its page and each of many at once that takes it."""
+
+REQUESTS = ("open", "claimed", "suspended", *DEAD, "retried", "cancelled", "done")
 OWN_RUN = "runtime:000000000001-open"
 FAILED_RUN = "run <failed>/1?#"
 OTHER_SESSION = "00000000-0000-4000-8000-000000000002"
@@ -164,10 +167,10 @@ async def _work(served: ServedGateway) -> None:
     }
     queue = door.services.work.queues[JOBS]
     claims = await _claimed(queue, ids)
-    for name in ("dead", "dead too"):
+    for name in DEAD:
         await _report(door, attempts.failed(ids[name], f"claim-{name}", error=error, final=True))
     await _report(door, attempts.failed(ids["retried"], "claim-2", error=error))
-    await queue.bury([claims["dead"], claims["dead too"]])
+    await queue.bury([claims[name] for name in DEAD])
     await queue.retry([claims["retried"]], [HOUR_MS], error["code"])
     await queue.suspend([claims["suspended"]])
     await queue.acknowledge([claims["done"]])
