@@ -81,8 +81,12 @@ def _is_for_the_night(item: pytest.Item) -> bool:
     if folder not in AT_NIGHT:
         return False
     server, by_day = AT_NIGHT[folder]
-    given = getattr(item, "callspec", None)
-    return item.path.name not in by_day and given is not None and f"-{server}-" in f"-{given.id}-"
+    parameters = getattr(item, "callspec", None)
+    return (
+        item.path.name not in by_day
+        and parameters is not None
+        and f"-{server}-" in f"-{parameters.id}-"
+    )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -84,14 +84,14 @@ class _Child:
         self.stdin: IO[bytes] | None = None
         read, write = os.pipe()
         if stdin == subprocess.PIPE:
-            given, kept = os.pipe()
+            source, kept = os.pipe()
             self.stdin = os.fdopen(kept, "wb")
         else:
-            given = os.open(os.devnull, os.O_RDONLY)
+            source = os.open(os.devnull, os.O_RDONLY)
         self.stdout = os.fdopen(read, "rb")
-        asked = pickle.dumps((list(argv[3:]), dict(env), list(pass_fds)))
-        socket.send_fds(nursery, [asked], [given, write, write, *pass_fds])
-        os.close(given)
+        message = pickle.dumps((list(argv[3:]), dict(env), list(pass_fds)))
+        socket.send_fds(nursery, [message], [source, write, write, *pass_fds])
+        os.close(source)
         os.close(write)
         self.pid = int(nursery.recv(_MESSAGE_BYTES_MAX))
 
@@ -117,11 +117,11 @@ def _nursery(label: Path) -> socket.socket:
     ours.close()
     gc.freeze()
     while True:
-        asked, descriptors, _, _ = socket.recv_fds(theirs, _MESSAGE_BYTES_MAX, _STREAMS + 1)
-        if not asked:
+        message, descriptors, _, _ = socket.recv_fds(theirs, _MESSAGE_BYTES_MAX, _STREAMS + 1)
+        if not message:
             os._exit(0)  # the root is gone
         if not (between := os.fork()):
-            wanted = pickle.loads(asked)  # noqa: S301 - of the root
+            wanted = pickle.loads(message)  # noqa: S301 - of the root
             function = partial(_be, theirs, os.getpid(), descriptors, label, *wanted)
             if not os.fork():
                 _run(function)
