@@ -29,6 +29,8 @@ RECEIPTS_SEALED = "receipts_sealed"
 OUTCOME_RECEIPTS = ("work_request_closed", "authority_recompute_dead_lettered")
 """Kinds of receipt that are the outcome of a request, where no operation is."""
 
+REQUEST_RECEIPT = "work_requested"
+
 RANGE_MAX = 16_384
 """Receipts of one range."""
 
@@ -107,7 +109,8 @@ def range_to_seal(view: LedgerView, *, for_outcomes: bool = False) -> ReceiptRan
     """Return the next range where one is due; linear in its receipts, of which it holds a page.
 
     One is due when receipts stand behind the last row of the log, or `RANGE_MAX` are in no range;
-    with `for_outcomes` also when the outcome of a request is in none. A seal's own row seals its
+    with `for_outcomes` also when the outcome of a request, or what says that a producer asked for
+    one, is in none. A seal's own row seals its
     own receipt, so it makes no other due.
 
     Raises:
@@ -115,7 +118,7 @@ def range_to_seal(view: LedgerView, *, for_outcomes: bool = False) -> ReceiptRan
     """
     last, first = view.head().receipt_sequence, last_sealed_receipt(view) + 1
     is_due = last - first + 1 >= RANGE_MAX or count_behind_the_log(view) > 0
-    if not is_due and not (for_outcomes and _has_outcome(view, first)):
+    if not is_due and not (for_outcomes and _is_of_request(view, first)):
         return None
     return range_of(view, first, min(last, first + RANGE_MAX - 1))
 
@@ -194,13 +197,13 @@ def _invalid(message: str) -> EffectInapplicable:
     )
 
 
-def _has_outcome(view: LedgerView, first: int) -> bool:
-    """Tell whether a receipt from one on is the outcome of a request."""
+def _is_of_request(view: LedgerView, first: int) -> bool:
+    """Tell whether a receipt from one on is of a request: that it was asked for, or its outcome."""
     return any(
         view.tables.scan(
             TableQuery(schema.receipts, {"receipt_kind": kind}, after=first - 1, limit=1)
         )
-        for kind in OUTCOME_RECEIPTS
+        for kind in (*OUTCOME_RECEIPTS, REQUEST_RECEIPT)
     )
 
 
