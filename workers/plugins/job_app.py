@@ -77,7 +77,8 @@ _ELSEWHERE: Final[list[AskElsewhere]] = []
 
 _log = logging.getLogger(__name__)
 
-_CLIENT = anyio.lowlevel.RunVar[Rotulus]("client of the jobs")
+CLIENT = anyio.lowlevel.RunVar[Rotulus]("client of the jobs")
+"""The client of an event loop, made when a job is first asked for there."""
 
 
 @contextmanager
@@ -193,10 +194,10 @@ class AppJob(Generic[P, C, R]):
     async def _enqueue(self, requests: list[JobRequest[R]]) -> list[Job[R]]:
         if _ELSEWHERE:
             return await _ELSEWHERE[-1](self.plugin, requests)
-        client = _CLIENT.get(None)
+        client = CLIENT.get(None)
         if client is None:
             client = Rotulus()
-            _CLIENT.set(client)
+            CLIENT.set(client)
         until_s = anyio.current_time() + REGISTERED_WITHIN_S
         has_warned = False
         while True:

@@ -301,7 +301,7 @@ async def test_a_job_that_no_worker_serves_yet_is_waited_for_and_that_is_said_on
     early = refusal(404, "work_queue_unknown")
     gateway = ScriptedGateway(early, early, taken)
     async with gateway.client() as client:
-        monkeypatch.setattr(job_app, "_CLIENT", RunVarOf(client))
+        monkeypatch.setattr(job_app, "CLIENT", RunVarOf(client))
         job = await add.options(key="k").enqueue(left=1)
         assert job.request_id == "request:k"
     [warning] = caplog.records
