@@ -28,6 +28,9 @@ ATTEMPTS = 4
 SNOOZES = 3
 WAIT_S = 200
 RECOVERED = "handler_failed: ValueError"
+OF_FAULTS = {"worker_lost", "content_unreadable: ForeignCodeHangs", "handler_timed_out"}
+"""What an attempt comes to whose worker is killed, or frozen for longer than a limit of time."""
+
 SIGNATURE = "ValueError in own_jobs.chaotic: no image #"
 JOBS = """
 import asyncio
@@ -216,7 +219,7 @@ def check(way: str, outcome: JobOutcome, tried: JobFailures) -> None:
     assert tried.failures <= ATTEMPTS
     assert tried.snoozes <= SNOOZES + 1
     assert tried.worker_ends <= 3
-    codes = {each.code for each in tried.attempts} - {"worker_lost"}
+    codes = {each.code for each in tried.attempts} - OF_FAULTS
     assert codes <= {str(EXPECTED[way][1])} | ({RECOVERED} if way == "recovers" else set())
     assert all(each.worker.startswith("worker-") for each in tried.attempts)
     if way in USES_ALL_ATTEMPTS and said == EXPECTED[way]:
