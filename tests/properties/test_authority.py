@@ -34,7 +34,7 @@ from kernel.authority.requests import (
     CASCADES,
     PRIORITIES,
     RecomputeReadiness,
-    readiness,
+    due,
     ready_items,
 )
 from kernel.authority.strategy import WEIGHTS, BetaPosteriorMean
@@ -426,7 +426,7 @@ class Recomputing(RuleBasedStateMachine):
                     return
                 value, inputs = reading[item]
                 stated = data.draw(st.sampled_from([value, value, 0.987]))
-                state = readiness(view, item, as_of)
+                state = due(view, item, as_of).readiness
                 if state is not RecomputeReadiness.READY:
                     expected.append(state.value)
                 else:
