@@ -847,3 +847,16 @@ def test_a_server_says_what_time_it_is(postgres_url):
         told_us = store.server_time_us()
         assert before_us - 1_000_000 <= told_us <= time.time_ns() // 1000 + 1_000_000
         assert store.server_time_us() > told_us
+
+
+def test_a_transaction_that_is_undone_takes_no_statement_from_the_next(store):
+    def add_and_undo(name):
+        with abandoned(store.transaction()) as tables:
+            tables.scan(TableQuery(schema.nodes))
+            tables.insert(schema.nodes, node(name))
+
+    for number in range(8):  # so often that a driver would prepare them
+        with store.transaction() as tables, tables.together():
+            tables.insert_many(schema.nodes, [node(f"n-{number}")])
+        add_and_undo("undone")
+    assert names(store) == [f"n-{number}" for number in range(8)]

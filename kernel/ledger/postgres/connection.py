@@ -265,6 +265,8 @@ def connect(
             application_name="rotulus",
             options=f"{own_options} {ours}".strip(),
         )
+    # The driver would drop all prepared statements after a ROLLBACK, those of `exchange` as well.
+    connection.prepare_threshold = None
     connection.reply_max_s = REPLY_MAX_S
     connection.silences = silences or Silences()
     connection.silences_before = before
