@@ -9,7 +9,7 @@ kind of thing what it says and where it comes from; this file finds out what an 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.records.texts import text_at
@@ -49,6 +49,14 @@ class Words:
     length: int
     text: str | None
     """None where the source has no such stretch any more."""
+
+
+_LABELS: Final = {"n_universe": "hypotheses", "n_survivors": "left of them", "n_events": "entries"}
+
+
+def label_of(name: str) -> str:
+    """Return what a reader is shown for the name of a fact of a step."""
+    return _LABELS.get(name, name.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True)

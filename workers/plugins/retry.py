@@ -33,7 +33,8 @@ class Retry:
     """How much longer or shorter a pause may be, as a share of it; at most 0.3."""
 
     elapsed_s_max: float | None = None
-    """No attempt begins later than this after the first one began; waiting before that is free."""
+    """No failed attempt is followed by one that begins later than this after the first one began;
+    waiting before the first is free, and of snoozes only their count is bounded."""
 
     on: tuple[type[BaseException], ...] = (BaseException,)
     """Errors that are worth another attempt: by default all, a cancellation of its own and

@@ -1,13 +1,13 @@
 """Explains an id on a page: where what it names comes from, back to the words of sources."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kernel.audit.provenance import Named, Provenance, Step
+from kernel.audit.provenance import Named, Provenance, Step, label_of
 from kernel.landscape.errors import LandscapeRefused
 from kernel.values.errors import KernelError
 from workers.dashboard.headers import PAGE
@@ -20,7 +20,6 @@ STEPS_SHOWN_MAX = 100
 CAUSES_SHOWN_MAX = 12
 WORDS_CHARS_MAX = 600
 LINEAGE_CHARS_MAX = 40_000
-_LABELS: Final = {"n_universe": "hypotheses", "n_survivors": "left of them", "n_events": "entries"}
 
 
 async def show(pages: Pages, request: Request) -> Response:
@@ -81,7 +80,7 @@ def _steps_for_template(provenance: Provenance) -> Iterator[dict[str, Any]]:
             "place": place,
             "kind": step.named.kind,
             "id": step.named.record_id,
-            "says": [(_label(name), _value(value)) for name, value in step.says.items()],
+            "says": [(label_of(name), _value(value)) for name, value in step.says.items()],
             "words": [*_words(step)],
             "because": [_cause(each, places) for each in step.because[:CAUSES_SHOWN_MAX]],
             "further": max(0, len(step.because) - CAUSES_SHOWN_MAX),
@@ -101,10 +100,6 @@ def _words(step: Step) -> Iterator[dict[str, Any]]:
             "at": f"{words.source_ref}, characters {words.offset} to {words.offset + words.length}",
             "text": None if text is None else bound_text(" ".join(text.split()), WORDS_CHARS_MAX),
         }
-
-
-def _label(name: str) -> str:
-    return _LABELS.get(name, name.replace("_", " "))
 
 
 def _value(value: object) -> str:

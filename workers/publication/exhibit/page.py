@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from kernel import proof
-from kernel.audit.provenance import Named, Step, Words
+from kernel.audit.provenance import Named, Step, Words, label_of
 from kernel.values.misleading import MISLEADING, visible
 from workers.publication.exhibit.exhibit import EXHIBIT_BYTES_MAX, Exhibit, ExhibitRefused
 from workers.publication.exhibit.markup import Element, Raw, e, markup
@@ -133,9 +133,7 @@ def _facts(step: Step) -> Element:
     facts = [(name, value) for name, value in step.says.items() if value is not None]
     if step.named.kind == "elimination":
         facts = [fact for fact in facts if fact[0] not in _NOT_FACTS]
-    rows = [
-        e("tr", e("th", name.replace("_", " ")), e("td", _text(value))) for name, value in facts
-    ]
+    rows = [e("tr", e("th", label_of(name)), e("td", _text(value))) for name, value in facts]
     return e("table", e("tbody", *rows))
 
 
