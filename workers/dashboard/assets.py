@@ -8,11 +8,11 @@ may keep every file for ever.
 
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import ModuleType
+from typing import Final
 
 from kernel import proof
 from workers import dashboard
@@ -38,11 +38,11 @@ _OF_THE_KERNEL: dict[str, ModuleType] = {"proof_file.mjs": proof}
 """Files that others hand out too, word for word, by the package where they are."""
 
 
-_UNSENT: Mapping[str, re.Pattern[bytes]] = {
-    "js": re.compile(rb"^[ \t]*//[^\n]*\n|^[ \t]+|^\n", re.MULTILINE),
-    "css": re.compile(rb"/\*.*?\*/\s*|(?<=[:;{},>])\s+|\s+(?=[{}>])|;\s*(?=})", re.DOTALL),
-}
-"""By the ends of names. No text of a module goes over lines; none of the style has such signs."""
+_UNSENT_OF_MODULE: Final = re.compile(rb"^[ \t]*//[^\n]*\n|^[ \t]+|^\n", re.MULTILINE)
+"""Comments, indents and empty lines of a module, which are not sent: no text goes over lines."""
+
+_UNSENT_OF_STYLE: Final = re.compile(rb"(?<=[:;{},>]) | (?=[{}>])|;(?= ?})")
+"""What is not sent of a style whose blanks are single: none of its texts has such signs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +80,10 @@ def load_assets() -> Assets:
 
 def strip_unsent(name: str, source: bytes) -> bytes:
     """Return a file as it is sent."""
-    unsent = _UNSENT.get(name.rpartition(".")[2])
-    return source if unsent is None else unsent.sub(b"", source)
+    if name.endswith(".js"):
+        return _UNSENT_OF_MODULE.sub(b"", source)
+    if name.endswith(".css"):
+        first, *rest = source.split(b"/*")
+        bare = first + b"".join(part.partition(b"*/")[2] for part in rest)
+        return _UNSENT_OF_STYLE.sub(b"", b" ".join(bare.split()))
+    return source

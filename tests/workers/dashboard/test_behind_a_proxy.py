@@ -63,7 +63,9 @@ async def crawled(get: Callable[[str], Any]) -> tuple[set[str], list[str]]:
         answer = await get(place)
         if answer.status_code >= 400:
             wrong.append(f"{answer.status_code}: {place}")
-        if answer.headers["content-type"].startswith("text/html"):
+        if answer.is_redirect:
+            waiting.append(urljoin(place, answer.headers["location"]))
+        elif answer.headers["content-type"].startswith("text/html"):
             waiting += [
                 urljoin(place, unescape(each)) for each in ADDRESS.findall(shown_in(answer.text))
             ]

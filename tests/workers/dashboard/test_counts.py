@@ -153,7 +153,7 @@ HELD: Final = (
     ),
     Held("/failures", "failures: each.requests", count(FAILED, by="queue, error_signature")),
     Held("/failures", "failures: each.open", OPEN_FAILED),
-    Held("/fleet", "fleet: owned", count("shard_epochs", "owner = 'gateway-1'")),
+    Held("/fleet", "fleet: owned", count("shard_epochs", "owner <> ''", by="owner")),
     Held("/fleet", "fleet: unowned", count("shard_epochs", "owner = ''") + " HAVING COUNT(*)"),
     Held("/fleet", "fleet: shards", count("shard_epochs") + " HAVING SUM(owner = '')"),
     Held("/bindings/{binding}", "binding: count", count("binding_pairs", by="state")),
