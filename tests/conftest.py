@@ -96,6 +96,8 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        # Most of what a test makes is freed without a collection: 7 % of the CPU time.
+        gc.set_threshold(100_000, 50, 100)
         gc.enable()
 
 
