@@ -2,18 +2,19 @@
 
 import shutil
 import subprocess
-import sys
 import sysconfig
 import tomllib
 import venv
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+import release
 from build_hook import PACKAGES, text_in_wheel
 from tests.process_environment import process_environment
 
-ROOT = Path(__file__).parents[2]
-DISTRIBUTIONS = (ROOT, ROOT / "workers" / "client")
+ROOT = release.ROOT
+_AT = datetime(2026, 11, 1, tzinfo=UTC)
 ENDS_WITHIN_S = 240
 LEFT_OUT = (
     *("__pycache__", "package", "bench", "chaos", "fuzz", "generated_clients"),
@@ -52,9 +53,8 @@ class Installation:
 
 def install(folder: Path) -> Installation:
     """Build both wheels and install them, with what they need from this environment."""
-    for source in DISTRIBUTIONS:
-        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-        subprocess.run(command, cwd=source, check=True, capture_output=True)
+    for project in release.PROJECTS.values():
+        release.build_wheel(project, folder, _AT)
     venv.create(folder / "env", symlinks=True, with_pip=True)
     [site] = (folder / "env").glob("lib/python*/site-packages")
     # A folder that a .pth names is searched, and its own .pth, which leads to the checkout, is not.
