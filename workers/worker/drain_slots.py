@@ -216,15 +216,19 @@ class DrainSlots:
         return [processors[name] for name in order]
 
     async def _permit(self, slot: _Slot, processor: BatchProcessor) -> ClaimPermit:
-        """Take a lease at the least priority that has room; say what goes on where none has."""
+        """Take a lease at the least priority that has room; say what goes on where none has.
+
+        A lease of the reserve of critical work changes nothing for users: their work is throttled.
+        """
         queue, capacity = processor.queue, capacity_of(self.lease_slots)
         floor = max(slot.floor, await processor.least_capacity(), key=CAPACITY_PRIORITIES.index)
         for priority in CAPACITY_PRIORITIES[CAPACITY_PRIORITIES.index(floor) :]:
             least_urgent = least_of(queue.priorities, priority)
             if least_urgent is not None and await slot.holder.hold(queue.name, capacity, priority):
-                return ClaimPermit(
-                    least_urgent, pause_ms=0 if priority == slot.floor else LEASE_RETRY_MS
-                )
+                if priority == slot.floor:
+                    return ClaimPermit(least_urgent)
+                if priority != "critical":
+                    return ClaimPermit(least_urgent, pause_ms=LEASE_RETRY_MS)
         critical = least_of(queue.priorities, "critical")
         if slot.floor == "critical":
             return ClaimPermit(critical)

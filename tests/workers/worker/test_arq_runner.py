@@ -152,14 +152,13 @@ class ArqWorkerProcess:
 async def running(
     url: str, slots: int = 2, lease_slots: int = 4, others: Sequence[str] = ()
 ) -> AsyncIterator[ArqWorkerProcess]:
-    redis: Redis = Redis.from_url(url)
-    process = ArqWorkerProcess(redis, slots, lease_slots, others)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(process.run)
-        yield process
-        if not process.returned.is_set():
-            await process.stop()
-    await redis.aclose()
+    async with Redis.from_url(url) as redis:
+        process = ArqWorkerProcess(redis, slots, lease_slots, others)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(process.run)
+            yield process
+            if not process.returned.is_set():
+                await process.stop()
 
 
 @pytest.fixture
@@ -281,8 +280,9 @@ async def test_critical_work_is_kept_out_neither_by_slots_nor_by_leases(url: str
 
 
 @pytest.mark.spec("§8.3", "§14.2")
-async def test_without_a_lease_a_user_is_throttled_and_the_background_waits(url: str):
-    async with running(url, slots=3, lease_slots=1) as worker:
+@pytest.mark.parametrize("slots", [2, 3])
+async def test_without_a_lease_a_user_is_throttled_and_the_background_waits(url: str, slots: int):
+    async with running(url, slots=slots, lease_slots=1) as worker:
         await all_slots_busy(worker, 1)
         await worker.enqueue("waits")
         await worker.enqueue("user", priority="user_active_session")
