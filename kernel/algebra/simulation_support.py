@@ -78,6 +78,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         *("queue_pause", "queue_resume", "request_requeue", "request_dismiss", "request_cancel"),
         "request_prioritize",
         *("payload_erase", "hold_set", "hold_lift", "quarantine_lift", "ledger_head_accept"),
+        *("access_grant", "access_withdraw", "access_key_create", "access_key_revoke"),
         # What is signed is signed.
         "checkpoint_key_handover",
     ),

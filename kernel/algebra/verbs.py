@@ -128,10 +128,25 @@ QUARANTINE_LIFT = "quarantine_lift"
 LEDGER_HEAD_ACCEPT = "ledger_head_accept"
 """Going on from a ledger that went back, with the reason."""
 
+ACCESS_GRANT = "access_grant"
+"""Somebody gives a principal a role."""
+
+ACCESS_WITHDRAW = "access_withdraw"
+"""The end of such a grant."""
+
+ACCESS_KEY_CREATE = "access_key_create"
+"""A new key by which a principal proves who it is."""
+
+ACCESS_KEY_REVOKE = "access_key_revoke"
+"""The end of a key before its time."""
+
+ACCESS_VERBS = (ACCESS_GRANT, ACCESS_WITHDRAW, ACCESS_KEY_CREATE, ACCESS_KEY_REVOKE)
+
 OPERATOR_VERBS = (
     *(QUEUE_PAUSE, QUEUE_RESUME, REQUEST_REQUEUE, REQUEST_DISMISS, REQUEST_CANCEL),
     REQUEST_PRIORITIZE,
     *(PAYLOAD_ERASE, HOLD_SET, HOLD_LIFT, QUARANTINE_LIFT, LEDGER_HEAD_ACCEPT),
+    *ACCESS_VERBS,
 )
 """What people decide about the runtime; spoken by it alone."""
 

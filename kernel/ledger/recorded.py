@@ -80,6 +80,11 @@ class Recorded:
         return schema.running_extractions.name in self.tables
 
     @property
+    def access(self) -> bool:
+        """Whether grants or keys changed."""
+        return schema.access_keys.name in self.tables or schema.access_grants.name in self.tables
+
+    @property
     def registrations(self) -> bool:
         """Whether workers have registered queues."""
         return schema.queue_registrations.name in self.tables

@@ -53,6 +53,8 @@ _ENTRIES = (
         "bulk_operations",
         "queue_pauses",
         "queue_registrations",
+        "access_grants",
+        "access_keys",
         "binding_pairs",
         "routing_marks",
         "running_extractions",

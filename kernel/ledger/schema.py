@@ -43,7 +43,7 @@ from kernel.ledger.store.storage import (
 )
 from kernel.model.bindings.lifecycle import RECORDED_STEPS
 
-SCHEMA_VERSION = 45
+SCHEMA_VERSION = 46
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 NAME_MAX = 512
@@ -885,6 +885,30 @@ queue_registrations = Table(
     Column("queue", String, primary_key=True),
     Column("registered_at_us", Integer, nullable=False),
     Column("definition", LargeBinary, nullable=False),
+)
+
+access_grants = Table(
+    "access_grants",
+    metadata,
+    # "principal|role|scope": a row for each grant that stands.
+    Column("grant_key", String, primary_key=True),
+    Column("principal", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("scope", String, nullable=False),
+    Column("granted_at_us", Integer, nullable=False),
+)
+
+access_keys = Table(
+    "access_keys",
+    metadata,
+    Column("key_id", String, primary_key=True),
+    Column("principal", String, nullable=False),
+    # SHA-256 of a secret of 32 random bytes.
+    Column("secret_hash", String, nullable=False),
+    Column("created_at_us", Integer, nullable=False, index=True),
+    Column("expires_at_us", Integer, nullable=False, index=True),
+    # The key with which somebody logged in; null of a key that is handed out.
+    Column("opened_by", String, index=True),
 )
 
 chart_blocks = Table(

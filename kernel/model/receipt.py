@@ -85,6 +85,10 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "work_queue_paused": _durable(own.WorkQueueSwitched),
         "work_queue_resumed": _durable(own.WorkQueueSwitched),
         "work_queue_registered": _durable(own.WorkQueueRegistered),
+        "access_granted": _durable(own.AccessGranted),
+        "access_withdrawn": _durable(own.AccessGranted),
+        "access_key_created": _durable(own.AccessKeyCreated),
+        "access_key_revoked": _durable(own.AccessKeyRevoked),
         "binding_routing_page": _durable(own.BindingRoutingPage),
         "tier_1_rollback": _durable(stated.Tier1Rollback),
         "tier_2_rollback": _durable(stated.Tier2Rollback),
@@ -173,6 +177,7 @@ _KINDS_SINCE_2 = frozenset(
     {
         *("log_quarantine_lifted", "ledger_went_back", "ledger_head_accepted"),
         *("receipts_sealed", "run_records_anchored", "work_queue_registered"),
+        *("access_granted", "access_withdrawn", "access_key_created", "access_key_revoked"),
     }
 )
 
@@ -238,6 +243,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
             *("queue_pause", "queue_resume"),
             *("request_requeue", "request_dismiss", "request_cancel", "request_prioritize"),
             *("payload_erase", "hold_set", "hold_lift", "quarantine_lift", "ledger_head_accept"),
+            *("access_grant", "access_withdraw", "access_key_create", "access_key_revoke"),
         ),
         frozenset({"operator_decided"}),
     ),

@@ -596,6 +596,40 @@ class WorkQueueRegistered(ReceiptBody):
     """The queue whose registration made room for this one."""
 
 
+class _AccessChanged(_Decided):
+    decided_by: Annotated[str, StringConstraints(max_length=200)]
+    reason: Annotated[str, StringConstraints(max_length=200)]
+    decided_at_sequence: Sequence
+
+
+class AccessGranted(_AccessChanged):
+    """A role that a principal was given, or that was withdrawn."""
+
+    principal: Ref
+    role: Ref
+    scope: Ref
+
+
+class AccessKeyCreated(_AccessChanged):
+    """A key of a principal, by the digest of its secret."""
+
+    key_id: Ref
+    principal: Ref
+    secret_hash: Sha256
+    expires_at_us: Sequence
+    opened_by: Ref | None = None
+    """The key with which somebody logged in, where this is a browser's."""
+
+    replaces: list[Ref] = Field(default=[], max_length=16)
+    """Expired keys whose rows made room."""
+
+
+class AccessKeyRevoked(_AccessChanged):
+    """A key that ended before its time."""
+
+    key_id: Ref
+
+
 class BindingRoutingPage(ReceiptBody):
     """The mark from which bindings and artifacts were routed on, and where it stood."""
 

@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import (
+    ACCESS_VERBS,
     LEDGER_HEAD_ACCEPT,
     OPERATION_KINDS,
     QUARANTINE_LIFT,
@@ -33,6 +34,7 @@ from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT, LITE_VERSION
 from kernel.model.receipt import RECEIPT_KINDS, RECEIPT_KINDS_1, ReceiptRules
 from kernel.model.rules_version import RULES_VERSION
+from kernel.records.access.records import ACCESS_WRITES
 from kernel.records.appliers import APPLIERS, EffectRules
 from kernel.records.inverse import apply_inverse_1
 from kernel.records.nodes import apply_node_write_1
@@ -44,7 +46,7 @@ from kernel.transaction.steps import STEPS
 from kernel.values.errors import RulesVersionUnknown
 from kernel.work.receipts import WRITES
 
-_SINCE_2 = frozenset({QUARANTINE_LIFT, RECEIPTS_SEAL, LEDGER_HEAD_ACCEPT})
+_SINCE_2 = frozenset({QUARANTINE_LIFT, RECEIPTS_SEAL, LEDGER_HEAD_ACCEPT, *ACCESS_VERBS})
 """Verbs of version 2, each with an operation kind of its name."""
 
 _FROM_ENVELOPE = (
@@ -99,7 +101,9 @@ _VERSION_1 = Rules(
     steps=STEPS,
     envelope=Envelope,
     row_of_envelope=row_of_envelope,
-    receipt_writes=MappingProxyType({**WRITES, **SEGMENT_WRITES, **THOUGHT_SEGMENT_WRITES}),
+    receipt_writes=MappingProxyType(
+        {**WRITES, **SEGMENT_WRITES, **THOUGHT_SEGMENT_WRITES, **ACCESS_WRITES}
+    ),
     authority_of=authority_of,
 )
 

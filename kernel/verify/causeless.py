@@ -1,6 +1,6 @@
 """Finds what is on record without an operation that caused it.
 
-Requests, pauses, registered queues, pages of routing, segments of the archive.
+Requests, pauses, registered queues, grants and keys, pages of routing, segments of the archive.
 
 Each has a durable receipt of its own, which lies in the chain between the two rows between which it
 happened. So the outbox, its outcomes, the pauses and the pairs are a fold as well, and a row of
@@ -14,6 +14,14 @@ from contextlib import AbstractContextManager
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.outbox import DEAD_LETTER, SETTLED, end_request
+from kernel.records.access.actions import Grant
+from kernel.records.access.records import (
+    ACCESS_WRITES,
+    KEY_CREATED,
+    KEY_REVOKED,
+    WITHDRAWN,
+    grant_key,
+)
 from kernel.retention.log_archival import SEGMENT_WRITES
 from kernel.retention.thought_records import THOUGHT_SEGMENT_WRITES
 from kernel.transaction.apply import Rules
@@ -53,7 +61,7 @@ class Causeless:
         self._after = after
         self._step = step
         self._entries = heapq.merge(
-            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES, *_ARCHIVED)),
+            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES, *ACCESS_WRITES, *_ARCHIVED)),
             key=lambda entry: entry[0],
         )
         self._next = next(self._entries, None)
@@ -147,6 +155,20 @@ class Causeless:
             self._differs(place, f"replaces {printable(replaced)}, not registered then")
         rules.receipt_writes[REGISTERED](transaction, document)
 
+    def _change_access(
+        self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
+    ) -> None:
+        kind = document["receipt_kind"]
+        if kind in (KEY_CREATED, KEY_REVOKED):
+            table, key = schema.access_keys, document["key_id"]
+        else:
+            table = schema.access_grants
+            key = grant_key(Grant(document["principal"], document["role"], document["scope"]))
+        stood = transaction.tables.get(table, key) is not None
+        if stood != (kind in (WITHDRAWN, KEY_REVOKED)):
+            self._differs(place, f"{printable(key)} {'stood' if stood else 'did not stand'} then")
+        rules.receipt_writes[kind](transaction, document)
+
     def _bulk(
         self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
     ) -> None:
@@ -191,5 +213,6 @@ _CHECKED = {
     RESUMED: Causeless._switch,  # noqa: SLF001 - likewise
     ROUTED: Causeless._route,  # noqa: SLF001 - likewise
     REGISTERED: Causeless._register,  # noqa: SLF001 - likewise
+    **dict.fromkeys(ACCESS_WRITES, Causeless._change_access),  # noqa: SLF001 - likewise
 }
 """What looks at the state before such a receipt is written, by its kind."""

@@ -58,6 +58,8 @@ _COMPARED = (
     schema.bulk_operations,
     schema.queue_pauses,
     schema.queue_registrations,
+    schema.access_grants,
+    schema.access_keys,
     schema.archive_segments,
     schema.thought_segments,
     schema.pre_images,

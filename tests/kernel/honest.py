@@ -26,6 +26,14 @@ from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.proof.thought_chain import ThoughtType
+from kernel.records.access.actions import Grant
+from kernel.records.access.records import (
+    AccessDecision,
+    create_key,
+    grant,
+    revoke_key,
+    withdraw,
+)
 from kernel.replay.replay_receipts import replay_operation
 from kernel.retention.model_retention import collect_answers, due_answers
 from kernel.rollback.confirmation import Confirmations
@@ -186,6 +194,7 @@ def ask_for_work(ledger):
         assert resume(transaction, PauseDecision(BINDING_QUEUE), deciding(transaction))
         for name in ("resize", "stamp"):
             assert register(transaction, registration_of_queue(name), (), is_new=True)
+    give_access(ledger)
     for state in ("running", "finished"):
         search = RequestSearch(tag="customer=nobody")
         with ledger.transaction() as transaction:
@@ -196,6 +205,19 @@ def ask_for_work(ledger):
             advance(transaction, bulk, replace(bulk, cursor=0, state=state))
     leave_to_a_person(ledger)
     evaluate(ledger)
+
+
+def give_access(ledger):
+    """Grants and keys that stand, and one of each that has ended."""
+    decision = AccessDecision("person:eve", "the team has grown")
+    with ledger.transaction() as transaction:
+        decide = deciding(transaction)
+        for name in ("ada", "bob", "eve"):
+            assert grant(transaction, Grant(f"person:{name}", "auditor"), decision, decide)
+            key = (name, "0" * 64)
+            create_key(transaction, key, f"person:{name}", 1 << 60, decision, decide)
+        withdraw(transaction, Grant("person:bob", "auditor"), decision, decide)
+        assert revoke_key(transaction, "bob", decision, decide) == ("bob",)
 
 
 def registration_of_queue(name):
