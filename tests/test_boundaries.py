@@ -40,6 +40,10 @@ DISTINCT = "names or salts what no other process may name so"
 ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
     "actors/commit/group_committer.py": (MEASURING, frozenset({"time.perf_counter", "time.sleep"})),
     "actors/sessions/runtime.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
+    "workers/client/access_key.py": (
+        "a program's key, which its environment names",
+        frozenset({"os.environ"}),
+    ),
     "workers/client/blocking.py": (DISTINCT, frozenset({"secrets.token_hex"})),
     "workers/client/gateway_http.py": ("spreads clients", frozenset({"random.uniform"})),
     "workers/client/rotulus.py": (

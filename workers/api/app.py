@@ -4,12 +4,14 @@ from pathlib import Path
 
 from fastapi import APIRouter, Response
 
+from kernel.records.access.actions import PUBLIC
 from kernel.values.host import Host
 from workers.api.application import Application
 from workers.api.middleware.admission import AdmissionMiddleware
 from workers.api.middleware.answer_headers import AnswerHeadersMiddleware
 from workers.api.middleware.request_guard import ReaderSend, RequestGuardMiddleware
 from workers.api.routes import (
+    access,
     archive,
     authority,
     belief_sessions,
@@ -41,6 +43,7 @@ from workers.api.routes import (
     worker_reports,
 )
 from workers.api.services import Services
+from workers.use_cases.access import does
 
 MODULES = (
     belief_sessions,
@@ -64,6 +67,7 @@ MODULES = (
     implications,
     landscape,
     thoughts,
+    access,
     rounds,
     erasures,
     quarantines,
@@ -104,7 +108,7 @@ def build_app(
 def _document_router() -> APIRouter:
     router, document = APIRouter(), DOCUMENT.read_bytes()
 
-    @router.get("/openapi.json", include_in_schema=False)
+    @router.get("/openapi.json", include_in_schema=False, openapi_extra=does(PUBLIC))
     async def openapi_document() -> Response:
         return Response(document, media_type="application/json")
 

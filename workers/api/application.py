@@ -14,12 +14,14 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kernel.records.access.actions import ACTIONS
 from workers.api.errors import answer_of, not_allowed, not_found
 from workers.api.json_answers import json_answer
 from workers.api.json_routes import JsonRoute
 from workers.api.middleware.answer_headers import ENDLESS
 from workers.api.request_reader import Parts, RequestReader
 from workers.api.services import Services
+from workers.use_cases.access import ACTION
 
 _NAMED: Final = re.compile(r"\(\?P<\w+>")
 
@@ -29,6 +31,7 @@ class BoundRoute:
 
     def __init__(self, route: APIRoute) -> None:
         self.route = route
+        self.action = action_of(route)
         self._reader = route.reader() if isinstance(route, JsonRoute) else RequestReader(route)
 
     async def response(
@@ -46,6 +49,18 @@ class BoundRoute:
         if isinstance(answer, Response):
             return answer
         return await json_answer(answer, self.route.status_code)
+
+
+def action_of(route: APIRoute) -> str:
+    """Return the action that a route names.
+
+    Raises:
+        TypeError: it names none of the table.
+    """
+    action = (route.openapi_extra or {}).get(ACTION)
+    if action not in ACTIONS:
+        raise TypeError(f"{route.path} names no action: {action!r}")
+    return str(action)
 
 
 class RouteTable:
@@ -83,8 +98,9 @@ class Application:
 
     def __init__(self, routes: Iterable[BaseRoute], services: Services) -> None:
         self.services = services
+        self.routes = tuple(routes)
         by_method: dict[str, list[APIRoute]] = {}
-        for route in routes:
+        for route in self.routes:
             if not isinstance(route, APIRoute):
                 raise TypeError(f"{route} is not declared as the others are")
             for method in route.methods or ():
@@ -114,7 +130,17 @@ class Application:
         else:
             bound, parts = named
             scope["route"], scope["path_params"] = bound.route, parts
+            door = self.services.door
+            if door is not None:
+                admitted = await door.admit(scope, receive, bound.action, parts)
+                if isinstance(admitted, Response):
+                    await admitted(scope, receive, send)
+                    return
+                receive = admitted
             response = await bound.response(scope, receive, parts, self.services)
+            if door is not None:
+                await door.call(response, scope, receive, send)
+                return
         await response(scope, receive, send)
 
     def _methods_of(self, path: str) -> list[str]:

@@ -19,6 +19,7 @@ from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.past_rows import StateAsOfUnknown
 from kernel.ledger.quarantine import RangeQuarantined
+from kernel.records.access.errors import AccessRefused
 from kernel.records.head_acceptance import HeadNotAccepted
 from kernel.records.legal_holds import ErasureRefused
 from kernel.records.quarantine_lifts import QuarantineRefused
@@ -75,6 +76,7 @@ def respond(code: str, message: str, details: Mapping[str, Any] | None = None) -
 
 
 _CODED = (
+    AccessRefused,
     BeliefError,
     ActorError,
     QueueError,

@@ -8,7 +8,7 @@ workers/0150).
 import re
 from collections.abc import Awaitable, Callable
 from inspect import getdoc
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 from fastapi import APIRouter, Path, Response
 from fastapi.routing import APIRoute
@@ -17,6 +17,7 @@ from workers.api.openapi_errors import ERROR_RESPONSES
 from workers.api.request_reader import ArgumentReader, RequestReader
 from workers.questions.fields import NAME_CHARS_MAX
 from workers.questions.question import without
+from workers.use_cases.access import does
 
 RecordId = Annotated[str, Path(min_length=1, max_length=NAME_CHARS_MAX)]
 """The name of something on the record, in a path."""
@@ -30,9 +31,15 @@ class JsonRoute(APIRoute):
     A process that serves builds nothing of the answers' types: the document alone speaks of them.
     """
 
+    default_action: ClassVar[str] = ""
+    """Of a route that names none itself."""
+
     def __init__(self, path: str, endpoint: Endpoint, **options: Any) -> None:
-        self._options = options
-        super().__init__(path, endpoint, **options | {"response_model": None, "responses": None})
+        extra = options.get("openapi_extra") or {}
+        self._options = options | {"openapi_extra": does(self.default_action) | extra}
+        super().__init__(
+            path, endpoint, **self._options | {"response_model": None, "responses": None}
+        )
 
     def api_route(self) -> APIRoute:
         """Return the route with the types of its answers, for the OpenAPI document."""
@@ -52,9 +59,13 @@ class JsonRoute(APIRoute):
         return RequestReader(self, refuses_repeats=True)
 
 
-def json_router(**options: Any) -> APIRouter:
-    """Return a router whose routes are of this module."""
-    return APIRouter(route_class=JsonRoute, **options)
+def json_router(action: str, **options: Any) -> APIRouter:
+    """Return a router whose routes are of this module; `action` is that of those that name none."""
+
+    class RouteOfRouter(JsonRoute):
+        default_action = action
+
+    return APIRouter(route_class=RouteOfRouter, **options)
 
 
 def shape_of(endpoint: Endpoint) -> Any:

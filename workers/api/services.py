@@ -15,6 +15,7 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.rollback.confirmation import Confirmations
 from kernel.verify.checked_reading import checking_view
+from workers.api.access import Door
 from workers.api.gathered_proofs import GatheredProofs
 from workers.api.middleware.admission import Admission
 from workers.api.operation_stream import OperationStreams
@@ -60,6 +61,9 @@ class Services:
     outcomes: OutcomeWatch
     admission: Admission
     worker_token: str | None
+    door: Door | None = None
+    """What judges who asks; None where access is open."""
+
     streams: OperationStreams = field(default_factory=OperationStreams)
     proofs: GatheredProofs = field(default_factory=GatheredProofs)
     sweeping: set[str] = field(default_factory=set)

@@ -7,8 +7,10 @@ import anyio
 
 from workers.cli.common import run
 from workers.cli.places import note_asked
+from workers.client.access_key import has_key
 from workers.client.typed.gateway import GatewayClient
 from workers.environment.output import say
+from workers.environment.system_host import account_name
 
 PATIENCE_S = 10.0
 """How long a command asks again where nobody answers; a shard has another gateway by then."""
@@ -44,3 +46,8 @@ def ask_gateway(url: object, path: str, body: Any = None, **query: Any) -> Any:
             return await (client.get(path, **query) if body is None else client.post(path, body))
 
     return run(ask)
+
+
+def decider(stated: str) -> str:
+    """Return who decides: as stated, else the account's name, nobody where a key says who it is."""
+    return stated or ("" if has_key() else account_name())

@@ -65,6 +65,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Repair": {
         "doctor": "Say what is wrong here, and what to do about it.",
+        "access": "Show who may do what, now or then; give roles and end them.",
+        "keys": "Make keys by which principals prove who they are; revoke them.",
         "rollback": "Undo an operation or an epoch, or build the state again.",
         "implications": "Show the detectors of implications; resume what is halted.",
         "erase": "Erase a thought's content or a model's answer, on the record.",

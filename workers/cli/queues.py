@@ -14,7 +14,7 @@ from workers.cli.common import (
     print_document,
     print_table,
 )
-from workers.cli.gateway_call import ask_gateway
+from workers.cli.gateway_call import ask_gateway, decider
 from workers.cli.places import named_gateway
 from workers.cli.question_commands import (
     Columns,
@@ -28,7 +28,6 @@ from workers.cli.queues_bulk import bulk
 from workers.environment.data_folder import DataFolder
 from workers.environment.output import echo
 from workers.environment.settings import Settings
-from workers.environment.system_host import account_name
 from workers.questions.gateway import GetQueues, GetRequest, GetWaiting, ListSetAside
 from workers.questions.requests import ListDeadLetters, ListFailures, ListRequests
 
@@ -171,7 +170,7 @@ def requeue(
     as_json: bool,
 ) -> None:
     """Ask anew for dead letters of QUEUE: those named, those of a signature, or all of them."""
-    said = {"decided_by": decided_by or account_name()}
+    said = {"decided_by": decider(decided_by)}
     receipts: list[Any] = []
     for ids in _pages_of_dead(queue, request_ids, signature, everything=everything):
         body = {"request_ids": ids, **said}
@@ -200,7 +199,7 @@ def dismiss(
     as_json: bool,
 ) -> None:
     """Settle dead letters of QUEUE without asking for them anew; they are listed no more."""
-    said = {"reason": reason, "decided_by": decided_by or account_name()}
+    said = {"reason": reason, "decided_by": decider(decided_by)}
     dismissed = 0
     for ids in _pages_of_dead(queue, request_ids, signature, everything=everything):
         body = {"request_ids": ids, **said}
@@ -225,7 +224,7 @@ def cancel(
     as_json: bool,
 ) -> None:
     """Take requests of QUEUE back, unless they have their outcome."""
-    said = {"reason": reason, "decided_by": decided_by or account_name()}
+    said = {"reason": reason, "decided_by": decider(decided_by)}
     answers = _post_of_each(settings, queue, request_ids, "cancel", said)
     cancelled = sum(answer["cancelled"] for answer in answers)
     print_document({"cancelled": answers if as_json else cancelled}, as_json=as_json)
@@ -250,7 +249,7 @@ def prioritize(
     as_json: bool,
 ) -> None:
     """Let open requests of QUEUE wait at another priority; what is in hand goes on."""
-    said = {"priority": priority_to, "reason": reason, "decided_by": decided_by or account_name()}
+    said = {"priority": priority_to, "reason": reason, "decided_by": decider(decided_by)}
     answers = _post_of_each(settings, queue, request_ids, "prioritize", said)
     changed = sum(answer["changed"] for answer in answers)
     print_document({"changed": answers if as_json else changed}, as_json=as_json)
@@ -293,7 +292,7 @@ def put_back(settings: Settings, shard: int, offset: str) -> None:
 def _switch(
     settings: Settings, queue: str, verb: str, priority: str | None, decided_by: str, reason: str
 ) -> None:
-    body = {"priority": priority, "decided_by": decided_by or account_name(), "reason": reason}
+    body = {"priority": priority, "decided_by": decider(decided_by), "reason": reason}
     answer = _post(settings, f"{_path(queue)}/{verb}", body)
     print_document(answer, as_json=False)
 

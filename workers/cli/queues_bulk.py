@@ -16,7 +16,7 @@ from workers.cli.common import (
     read_settings,
     run,
 )
-from workers.cli.gateway_call import ask_gateway, patient_client
+from workers.cli.gateway_call import ask_gateway, decider, patient_client
 from workers.cli.question_commands import (
     as_document,
     as_rows,
@@ -26,7 +26,6 @@ from workers.cli.question_commands import (
     question_of,
 )
 from workers.environment.output import echo
-from workers.environment.system_host import account_name
 from workers.environment.terminal_progress import Progress
 from workers.questions.bulk_operations import GetBulkOperation, ListBulkOperations
 from workers.questions.requests import ListRequests
@@ -54,7 +53,7 @@ def _begin(verb: str, *, yes: bool, wait: bool, as_json: bool, **stated: Any) ->
         if counted["count"] == 0:
             return
         click.confirm(f"{verb} them?", abort=True, err=True)
-    body |= {"reason": said["reason"], "decided_by": said["decided_by"] or account_name()}
+    body |= {"reason": said["reason"], "decided_by": decider(said["decided_by"])}
     body["upper_sequence"] = counted["upper_sequence"]
     if said["priority_to"] is not None:
         body["priority"] = said["priority_to"]
@@ -141,7 +140,7 @@ bulk.add_command(question_command(GetBulkOperation, "show", as_document, of_gate
 @as_json
 def stop(bulk_number: int, *, decided_by: str, as_json: bool) -> None:
     """End the bulk operation BULK_NUMBER where it is; what it has done stays."""
-    body = {"decided_by": decided_by or account_name()}
+    body = {"decided_by": decider(decided_by)}
     print_document(_post(f"/v1/bulk-operations/{bulk_number}/stop", body), as_json=as_json)
 
 

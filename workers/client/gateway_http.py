@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import anyio
 import httpx
 
+from .access_key import KeyAuth
 from .answers import BoundedAnswers, UnreadableAnswer, reading
 from .errors import GatewayError
 from .gateway_table import read_table
@@ -60,12 +61,13 @@ class GatewayHttp:
     ) -> None:
         """Bind to a gateway; nothing is sent yet.
 
+        Without `auth` it shows the key of ROTULUS_KEY or ROTULUS_KEY_FILE, where there is one.
         `give_up_after_s` counts the pauses alone, `call_s_max` everything that a call takes.
         `remedy` says what helps where none answers; it is logged once, and stands in the error.
         """
         self._http = httpx.AsyncClient(
             base_url=url,
-            auth=auth,
+            auth=auth or KeyAuth(),
             transport=BoundedAnswers(transport or HttpTransport()),
             timeout=TIMEOUT_S,
             trust_env=False,

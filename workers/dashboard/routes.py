@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from jinja2 import Template
 from starlette.responses import HTMLResponse, Response
 
+from kernel.records.access.actions import PUBLIC
 from workers.dashboard import formatting, page_model
 from workers.dashboard.assets import load_assets
 from workers.dashboard.event_stream import EventStream
@@ -24,6 +25,7 @@ from workers.dashboard.pages.charts import charts_context
 from workers.dashboard.pages.page import PageRoute, Pages, frame_context, templates
 from workers.dashboard.pages.source import PageSource
 from workers.dashboard.snapshot import snapshot_json
+from workers.use_cases.access import does
 
 
 def build_router(hub: SnapshotHub, source: PageSource | None = None) -> APIRouter:
@@ -64,14 +66,20 @@ def build_router(hub: SnapshotHub, source: PageSource | None = None) -> APIRoute
         return Response(body, media_type="application/json", headers=LIVE)
 
     router = APIRouter()
-    table: tuple[tuple[str, Callable[..., Awaitable[Response]]], ...] = (
-        ("/", overview),
-        ("/events", events),
-        ("/static/{version}/{name}", static),
-        ("/snapshot.json", snapshot),
+    table: tuple[tuple[str, str, Callable[..., Awaitable[Response]]], ...] = (
+        ("/", "read.fleet", overview),
+        ("/events", "read.fleet", events),
+        ("/static/{version}/{name}", PUBLIC, static),
+        ("/snapshot.json", "read.fleet", snapshot),
     )
-    for path, endpoint in table:
-        router.add_api_route(path, endpoint, response_model=None, include_in_schema=False)
+    for path, action, endpoint in table:
+        router.add_api_route(
+            path,
+            endpoint,
+            response_model=None,
+            include_in_schema=False,
+            openapi_extra=does(action),
+        )
     if pages is not None:
         _add_pages(router, pages)
     return router
@@ -94,6 +102,7 @@ def _add_pages(router: APIRouter, pages: Pages) -> None:
             methods=[route.method],
             response_model=None,
             include_in_schema=False,
+            openapi_extra=does(route.action),
         )
 
 

@@ -33,7 +33,7 @@ _EVERY: Final = (
     " model_url model_name model_key model_timeout_s loop_blocked_s_max"
 )
 _GATEWAY: Final = (
-    "port tee_target elimination_store webhook_secret user_confirmation_key"
+    "port access tee_target elimination_store webhook_secret user_confirmation_key"
     " architect_confirmation_key batch_max mailbox_max requests_max active_sessions_mib"
     " passivate_after_s shards shard_lease_s gateway_id advertised_url path_prefix"
     " active_models kernel_idempotency_window_hours kernel_capacity kernel_capacity_reserves"
@@ -58,7 +58,7 @@ SETTINGS_OF: Mapping[Kind, frozenset[str]] = MappingProxyType(
     {"gateway": _names(_EVERY, _GATEWAY), "worker": _names(_EVERY, _WORKER)}
 )
 """The settings that a process of each kind is given; each setting is needed by one at least, but
-for `verified_head`, which only a command reads."""
+for those that only commands read: `verified_head`, `key`, `key_file`."""
 
 MACHINE: Final = _names(
     "PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM NO_COLOR FORCE_COLOR VIRTUAL_ENV"

@@ -277,6 +277,19 @@ class Settings(BaseSettings):
         "metrics of workers answer besides the loopback's; needed with a host that other machines "
         "can reach, because any page can let a name of its own point there.",
     )
+    access: Literal["open", "keys"] | None = Field(
+        default=None,
+        description="Who may ask the gateway: open lets everybody in who reaches the port, and is "
+        "refused with a host that other machines can reach; keys takes one (`rotulus keys`). "
+        "Unset: open on loopback, else keys.",
+    )
+    key: SecretStr | None = Field(
+        default=None,
+        description="Key that commands and clients show a gateway (`rotulus keys create`).",
+    )
+    key_file: Path | None = Field(
+        default=None, description="File with that key, where ROTULUS_KEY is unset."
+    )
     path_prefix: str = Field(
         default="",
         max_length=200,
@@ -664,6 +677,17 @@ class Settings(BaseSettings):
             )
         return value
 
+    @field_validator("access")
+    @classmethod
+    def _remote_takes_keys(cls, value: str | None, info: ValidationInfo) -> str | None:
+        is_remote = not _is_loopback(info.data.get("host", "localhost"))
+        if value == "open" and is_remote:
+            raise PydanticCustomError(
+                "access_open_remote",
+                "other machines could do everything here; set ROTULUS_ACCESS=keys",
+            )
+        return value
+
     @field_validator("tee_target")
     @classmethod
     def _tee_is_an_address(cls, value: str | None, info: ValidationInfo) -> str | None:
@@ -703,6 +727,11 @@ class Settings(BaseSettings):
     def published_folder(self) -> Path:
         """The folder to which the log is published."""
         return self.checkpoint_folder or self.data_dir / "published"
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether whoever asks the gateway has to show a key."""
+        return self.access == "keys" or (self.access is None and not _is_loopback(self.host))
 
     @property
     def host_names(self) -> frozenset[str]:

@@ -32,6 +32,7 @@ from workers.environment.system_host import utc_now
 from workers.telemetry.http_metrics import SpanTally, dropped_counts, span_counts
 from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
 from workers.telemetry.metric_table import GATEWAY
+from workers.use_cases.access import does
 from workers.views.backlog import backlog
 from workers.views.closed_requests import RequestTally
 from workers.views.records import count_requests
@@ -228,7 +229,7 @@ def metrics_router(metrics: GatewayMetrics) -> APIRouter:
     """Return the router that answers `GET /metrics`."""
     router = APIRouter()
 
-    @router.get("/metrics", include_in_schema=False)
+    @router.get("/metrics", include_in_schema=False, openapi_extra=does("read.metrics"))
     async def scrape() -> Response:
         return Response(await metrics.text(), headers={**LIVE, "Content-Type": CONTENT_TYPE})
 

@@ -19,6 +19,8 @@ from kernel.audit.operator_log import OperatorLog, operator_log
 from kernel.audit.provenance import Provenance
 from kernel.ledger.ledger import Head, LedgerView
 from kernel.ledger.shards import Shard, shards_of
+from kernel.records.access.keys import AccessKey
+from kernel.records.access.records import AccessDecision
 from kernel.values.errors import KernelError
 from kernel.work.attempts import SignaturePage, list_signatures
 from kernel.work.bulk_operations import (
@@ -45,6 +47,7 @@ from workers.environment.shown_settings import ShownSetting
 from workers.publication.exhibit.exhibit import gather
 from workers.publication.exhibit.page import page
 from workers.use_cases import bulk_operations, queue_operations, reviews
+from workers.use_cases.access import AccessChanges, Caller
 from workers.use_cases.queue_operations import OperatorAction
 from workers.use_cases.reviews import ItemResult, ReviewDecision
 from workers.use_cases.rollbacks import UndoEpoch, UndoTogether, unit_of
@@ -139,6 +142,27 @@ class LivePages:
     def __init__(self, services: Services, settings: Sequence[ShownSetting] = ()) -> None:
         self._services = services
         self._settings = settings
+
+    async def log_in(self, text: str) -> AccessKey | None:
+        """Open a session by a key and return the session's own; None where it is no key."""
+        door = self._services.door
+        caller = None if door is None else door.table.caller_of(text)
+        if door is None or caller is None:
+            return None
+        session = await self._access_changes().open_session(caller)
+        await door.table.refresh()
+        return session
+
+    async def log_out(self, caller: Caller) -> None:
+        """End the session whose key somebody shows; a key that was handed out stays."""
+        door = self._services.door
+        if door is not None and caller.key_id is not None and caller.is_session:
+            decision = AccessDecision(caller.principal, "logged out")
+            await self._access_changes().revoke_key(caller.key_id, decision)
+            await door.table.refresh()
+
+    def _access_changes(self) -> AccessChanges:
+        return AccessChanges(self._services.write, self._services.ledger.host)
 
     async def queues(self) -> QueuesDocument:
         """Return what each queue holds, what is paused, and who works."""

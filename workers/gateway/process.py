@@ -15,6 +15,7 @@ import structlog
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
 from kernel.ledger.store.tables import HasStandbys, Store
+from kernel.transaction.kernel import Kernel
 from queues.redis.connection import connect_redis
 from workers.environment.data_folder import DataFolder
 from workers.environment.folder_owner import claim_folders
@@ -32,11 +33,13 @@ from workers.environment.machine_limits import begin_within_limits
 from workers.environment.memory import keep_trimming, settle_memory
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
+from workers.gateway.access import begin_access
 from workers.gateway.cluster import gateway_name
 from workers.gateway.head_keeper import HeadKeeper
 from workers.gateway.server import GatewayServer, server_config
-from workers.gateway.wiring import build_gateway
+from workers.gateway.wiring import build_gateway, writing_alone
 from workers.plugins.installed import queue_plugins
+from workers.use_cases.access import AccessChanges
 
 _log = structlog.get_logger(__name__)
 
@@ -75,6 +78,7 @@ async def _serve_one(
 ) -> bool:
     """Serve from one opening of the ledger to its end; tell whether to begin anew."""
     place, clock = ledger_place(settings), LedgerClock()
+    folder = DataFolder(settings.data_dir).path
     # A server may be away for a moment; an error of a file is there to stay.
     opening = partial(_open, place, clock, settings.database_connections, keeper)
     wait_s = 0 if file_of(place) is not None else WAIT_S
@@ -94,6 +98,8 @@ async def _serve_one(
                 await anyio.to_thread.run_sync(claim_folders, settings, mark)
             await gateway.services.work.redis_watch.refuse_another()
             await retry_until_answer(gateway.sharing.begin, wait_s)
+        changes = AccessChanges(writing_alone(ledger, Kernel()), ledger.host)
+        await begin_access(gateway.services.door, changes, folder, halted=halted)
         _log.info("gateway_listens", port=port_of(listening), gateway=name, halted=halted)
         # The server closes what it is given, and the next one listens on the same.
         serving = server.serve([listening.dup()])

@@ -43,6 +43,7 @@ from queues.leases.kernel_capacity import LeasedCapacity
 from queues.queue.outbox_relay import OutboxRelay
 from queues.redis.connection import RedisClient
 from queues.redis.watch import RedisWatch
+from workers.api.access import Door
 from workers.api.app import build_app
 from workers.api.application import Application
 from workers.api.middleware.admission import Admission
@@ -100,6 +101,7 @@ from workers.models.configured_model import close_model, model_of
 from workers.plugins.installed import elimination_store_plugin
 from workers.publication.log_publishing import LogPublishing, publishing_of
 from workers.telemetry.http_metrics import Measured
+from workers.use_cases.access import AccessTable
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.log_archiving import retention_policy
 from workers.use_cases.rollbacks import confirmations_of
@@ -443,11 +445,19 @@ def _services(
         outcomes=OutcomeWatch(ledger),
         admission=Admission(settings.requests_max),
         worker_token=_secret(settings.worker_token),
+        door=_door(settings, ledger),
         webhook_secret=_secret(settings.webhook_secret),
         sealing=sharing.sealing,
         publishing=publishing,
         retention=retention_policy(settings),
     )
+
+
+def _door(settings: Settings, ledger: Ledger) -> Door | None:
+    if not settings.takes_keys:
+        return None
+    table = AccessTable(ledger)
+    return Door(table, _secret(settings.worker_token), settings.webhook_secret is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,6 +480,11 @@ def _doors(
 ) -> _Doors:
     outcomes = services.outcomes
     followers.add(outcomes.notify, lambda recorded: recorded.outcomes, of=())
+    loops = [GatewayLoop(outcomes.run)]
+    if services.door is not None:
+        table = services.door.table
+        followers.add(table.notify, lambda recorded: recorded.access, of=())
+        loops.append(GatewayLoop(table.run))
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     metrics = GatewayMetrics(
         measures, services, writes.committer, sharing.runtime, settings, traces.spans
@@ -488,7 +503,7 @@ def _doors(
         app.add_middleware(PathPrefixMiddleware, prefix=settings.path_prefix)
     return _Doors(
         app,
-        [GatewayLoop(hub.run), GatewayLoop(outcomes.run)],
+        [GatewayLoop(hub.run), *loops],
         (hub.stop, outcomes.stop, services.streams.stop),
     )
 

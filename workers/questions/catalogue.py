@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from workers.questions import (
+    access,
     activity,
     bindings,
     bulk_operations,
@@ -28,6 +29,7 @@ from workers.questions import (
 from workers.questions.question import Question
 
 _ALL: tuple[type[Question], ...] = (
+    access.GetAccess,
     requests.ListRequests,
     requests.ListDeadLetters,
     requests.ListFailures,

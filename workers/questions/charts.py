@@ -20,6 +20,7 @@ class GetCharts(Question):
 
     paths: ClassVar = ("/v1/charts",)
     subject: ClassVar = "operators"
+    action: ClassVar = "read.fleet"
 
     queue: Queue = None
     measure: Annotated[

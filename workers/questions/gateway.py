@@ -48,6 +48,7 @@ class GetAttention(GatewayQuestion):
 
     paths: ClassVar = ("/v1/attention",)
     subject: ClassVar = "operators"
+    action: ClassVar = "read.fleet"
     rows: ClassVar = "items"
 
     async def ask(self, services: GatewayServices) -> AttentionDocument:
@@ -59,6 +60,7 @@ class GetQueues(GatewayQuestion):
     """Show what the record asks for, what each queue holds, what is paused, and who works."""
 
     paths: ClassVar = ("/v1/queues",)
+    action: ClassVar = "read.fleet"
 
     async def ask(self, services: GatewayServices) -> QueuesDocument:
         """Return the queues."""
@@ -132,6 +134,7 @@ class ListGateways(GatewayQuestion):
     """List the living gateways that clients may ask directly, with the URL of each."""
 
     paths: ClassVar = ("/v1/gateways",)
+    action: ClassVar = "read.fleet"
 
     async def ask(self, services: GatewayServices) -> GatewaysDocument:
         """Return the gateways."""
@@ -142,6 +145,7 @@ class ListSetAside(GatewayQuestion):
     """List what ended each process that took it: what can be put back, and the newest findings."""
 
     paths: ClassVar = ("/v1/shards/set-aside",)
+    action: ClassVar = "read.fleet"
 
     async def ask(self, services: GatewayServices) -> SetAsideDocument:
         """Return what was set aside."""
@@ -153,6 +157,7 @@ class GetCheckpoint(GatewayQuestion):
 
     paths: ClassVar = ("/v1/checkpoint",)
     subject: ClassVar = "published log"
+    action: ClassVar = "public"
 
     async def ask(self, services: GatewayServices) -> CheckpointStatusDocument:
         """Return the checkpoint."""

@@ -137,6 +137,7 @@ class GetShards(Question):
     """Show the shards of each gateway, and those that nobody owns right now."""
 
     paths: ClassVar = ("/v1/shards",)
+    action: ClassVar = "read.fleet"
 
     def answer(self, view: LedgerView) -> ShardsDocument:
         """Return who owns what."""

@@ -62,7 +62,7 @@ class Question(BaseModel):
     """The tag of its routes."""
 
     action: ClassVar[str]
-    """What whoever asks has to be allowed to do: `read.` and the subject. No door looks at it."""
+    """What whoever asks has to be allowed to do; `read.` and the subject where it names none."""
 
     rows: ClassVar[str] = ""
     """Under which name a page has its rows, which goes on after `next_after`; else not a page."""
@@ -80,7 +80,8 @@ class Question(BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Name the question and its action."""
         cls.name = _WORD.sub("_", cls.__name__).lower()
-        cls.action = f"read.{cls.subject}"
+        if "action" not in cls.__dict__:
+            cls.action = f"read.{cls.subject}"
 
     def answer(self, view: LedgerView) -> Any:
         """Return the answer; its type is that of the documents of all doors.

@@ -88,6 +88,7 @@ class ListRequests(RequestFilter, Question):
 
     paths: ClassVar = ("/v1/queues/{queue}/requests", "/v1/requests")
     subject: ClassVar = "operators"
+    action: ClassVar = "read.requests"
     rows: ClassVar = "requests"
     rows_read: ClassVar = 20
     place: ClassVar = "request_sequence"
@@ -109,6 +110,7 @@ class ListDeadLetters(Question):
 
     paths: ClassVar = ("/v1/queues/{queue}/dead-letters", "/v1/dead-letters")
     subject: ClassVar = "operators"
+    action: ClassVar = "read.requests"
     rows: ClassVar = "dead_letters"
     rows_read: ClassVar = ROWS_READ
     place: ClassVar = "request_sequence"
@@ -139,6 +141,7 @@ class ListFailures(PageByName):
 
     paths: ClassVar = ("/v1/queues/{queue}/failures", "/v1/failures")
     subject: ClassVar = "operators"
+    action: ClassVar = "read.requests"
     rows: ClassVar = "signatures"
     place: ClassVar = "signature"
 

@@ -35,6 +35,7 @@ from queues.leases.capacity_leases import CapacityLeases
 from queues.queue.work_queue import WorkQueue
 from queues.redis.watch import RedisWatch
 from tests.workers.api.answer_shapes import check_shape, is_json
+from workers.api.access import Door as AccessDoor
 from workers.api.app import build_app
 from workers.api.application import Application
 from workers.api.middleware.admission import Admission
@@ -49,6 +50,7 @@ from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.page_source import LivePages
 from workers.gateway.wiring import replaying, reporting, writing
 from workers.publication.log_publishing import LogPublishing
+from workers.use_cases.access import AccessTable
 from workers.views.surroundings import FleetServices, WorkServices
 
 URL = "http://127.0.0.1:8440"
@@ -141,6 +143,7 @@ async def running_door(
     model: Any = None,
     kernel: Kernel | None = None,
     requests_max: int = 1024,
+    takes_keys: bool = False,
     committed: Callable[[Any], None] = lambda _: None,
     publishing: Callable[[Ledger], LogPublishing] | None = None,
     **options: Any,
@@ -183,6 +186,7 @@ async def running_door(
         confirmations=CONFIRMATIONS,
         replay=replaying(write, models),
         worker_token=token,
+        door=AccessDoor(AccessTable(ledger), token, False) if takes_keys else None,
         fleet=FleetServices(held_shards),
         publishing=None if publishing is None else publishing(ledger),
     )

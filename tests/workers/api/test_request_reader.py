@@ -50,7 +50,7 @@ class Made:
         self.fields = [most, if_match]
 
 
-router = json_router()
+router = json_router("public")
 
 
 @router.post("/{session_id}/{name:path}/part")

@@ -37,7 +37,7 @@ from tests.workers.api.door import (
     source,
     understanding,
 )
-from workers.api.routes import worker_reports as intake
+from workers.api import access
 from workers.api.routes.worker_reports import RESULTS_MAX
 from workers.client.typed.worker_proof import WorkerProof, proof_of
 
@@ -144,7 +144,7 @@ async def test_the_token_is_compared_in_constant_time(door: Door, monkeypatch):
         compared.append((received, expected))
         return hmac.compare_digest(received, expected)
 
-    monkeypatch.setattr(intake, "hmac", SimpleNamespace(compare_digest=compare))
+    monkeypatch.setattr(access, "hmac", SimpleNamespace(compare_digest=compare))
     await door.reporter("recomputed", {"results": []}, "wrong")
     assert compared == [(b"wrong", TOKEN.encode())]
 

@@ -22,6 +22,7 @@ class Example(NamedTuple):
 
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     OVERVIEW: [Example("/")],
+    "/login": [Example("/login?next=queues")],
     "/queues/{queue}": [
         Example("/queues/{jobs}"),
         Example("/queues/binding-evaluation?since=2026-01-31T12:00&until=never"),

@@ -186,8 +186,9 @@ def everything_loaded(pages: Pages, path: str) -> tuple[list[str], bool]:
     return loaded, 'data-events="' in html
 
 
-CANNOT_BE_FOUND = {"/bulk-operations/{bulk_number}/stop"}
-"""Forms of what is over sooner than a page is read; `test_bulk_pages.py` posts them."""
+CANNOT_BE_FOUND = {"/bulk-operations/{bulk_number}/stop", "/login", "/logout"}
+"""Forms of what is over sooner than a page is read (`test_bulk_pages.py` posts them), and of access
+that takes keys (`tests/workers/api/test_access.py`)."""
 
 WHO, WHY = "ada", "because <b>it</b> is so"
 

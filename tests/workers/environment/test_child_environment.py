@@ -18,7 +18,7 @@ from workers.environment.listening import take_listening
 from workers.environment.settings import Settings, load_settings, variable_of
 
 TOKEN = "correct-horse-battery"  # noqa: S105 - made up here
-SECRETS_OF_PERSONS = {"user_confirmation_key", "architect_confirmation_key"}
+SECRETS_OF_PERSONS = {"key", "user_confirmation_key", "architect_confirmation_key"}
 SECRETS_OF_WORKERS = {"database_url", "model_key", "worker_token"}
 KINDS = sorted(SETTINGS_OF)
 
@@ -30,7 +30,7 @@ def secrets_of_settings() -> set[str]:
 
 def test_every_setting_is_somebodys():
     of_processes = frozenset().union(*SETTINGS_OF.values())
-    assert frozenset(Settings.model_fields) - of_processes == {"verified_head"}
+    assert frozenset(Settings.model_fields) - of_processes == {"verified_head", "key", "key_file"}
     assert of_processes <= frozenset(Settings.model_fields)
 
 

@@ -22,6 +22,9 @@ ENDLESS = frozenset({"/events"})
 """Paths whose answer does not end, for which HEAD stays refused."""
 
 _SESSIONS: Final = "/v1/sessions/"
+_REFUSED: Final = (401, 403)
+"""Statuses of answers to whom nothing is said about a session."""
+
 _OWNER: Final = OWNER.lower().encode()
 _STORAGE: Final = (STORAGE.lower().encode(), ARCHIVE.encode())
 
@@ -49,7 +52,7 @@ class AnswerHeadersMiddleware:
                 headers = [*message["headers"]]
                 if reads.was_archive_read:
                     headers.append(_STORAGE)
-                if path.startswith(_SESSIONS):
+                if path.startswith(_SESSIONS) and message["status"] not in _REFUSED:
                     session_id = path[len(_SESSIONS) :].partition("/")[0].lower()
                     url = self._owner_url(session_id)
                     if url is not None:

@@ -8,9 +8,10 @@ from typing_extensions import TypedDict
 from kernel.model.numbers import DAYS_MAX
 from workers.api.json_routes import json_router
 from workers.api.services import Given
+from workers.use_cases.access import does
 from workers.use_cases.log_archiving import ArchivalDone, archive_some
 
-router = json_router(prefix="/v1/archive", tags=["operators"])
+router = json_router("operate.fleet", prefix="/v1/archive", tags=["operators"])
 
 
 class ArchivalBody(BaseModel):
@@ -34,7 +35,7 @@ class ArchiveDocument(TypedDict):
     """Days after which archived operations no longer keep answers of models; null: never."""
 
 
-@router.get("")
+@router.get("", openapi_extra=does("read.fleet"))
 async def archive(services: Given) -> ArchiveDocument:
     """Say whether there is a place for an archive, and after how many days what goes there."""
     return {

@@ -13,6 +13,7 @@ from kernel.model.result import RejectedResult
 from workers.api.errors import ApiError, respond
 from workers.api.json_routes import RecordId, json_router
 from workers.api.services import Given, Services
+from workers.use_cases.access import does
 from workers.use_cases.authority_sweeps import (
     Sweep,
     SweepDocument,
@@ -25,7 +26,7 @@ from workers.use_cases.authority_sweeps import (
 NO_NUL = r"^[^\x00]+$"
 """Names on the record hold no U+0000."""
 
-router = json_router(prefix="/v1/authority", tags=["authority"])
+router = json_router("operate.fleet", prefix="/v1/authority", tags=["authority"])
 
 
 class RecomputeBody(BaseModel):
@@ -85,7 +86,7 @@ async def fill(services: Given) -> BackfilledDocument:
     return {**counts, "progress": progress.document()}
 
 
-@router.get("/backfill")
+@router.get("/backfill", openapi_extra=does("read.fleet"))
 async def progress(services: Given) -> BackfillDocument:
     """Return how many understandings have an authority, and whether that is enough."""
     state = await anyio.to_thread.run_sync(backfill_progress, services.ledger)

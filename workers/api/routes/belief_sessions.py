@@ -36,6 +36,7 @@ from workers.api.json_routes import json_router
 from workers.api.preferences import NONE, preferences_of
 from workers.api.preferred_proofs import add_preferred_of_elimination
 from workers.api.services import Given, Services
+from workers.use_cases.access import does
 from workers.views.belief_sessions import (
     Acceptance,
     Approval,
@@ -48,7 +49,7 @@ from workers.views.belief_sessions import (
     Succeeded,
 )
 
-router = json_router(prefix="/v1/sessions", tags=["sessions"])
+router = json_router("write.sessions", prefix="/v1/sessions", tags=["sessions"])
 
 ObligationId = Annotated[str, Path(min_length=1, max_length=MAX_ID_CHARS)]
 _ID_SIZE = {"minLength": 1, "maxLength": MAX_ID_CHARS}
@@ -240,7 +241,9 @@ async def declare(body: DeclareBody, services: Given, size: GivenSize) -> Any:
     return await json_answer(declared, 201, size.headers)
 
 
-@router.get("/{session_id}", responses={200: {"model": Snapshot}})
+@router.get(
+    "/{session_id}", openapi_extra=does("read.sessions"), responses={200: {"model": Snapshot}}
+)
 async def query(session_id: UUID, services: Given, size: GivenSize) -> Any:
     """Return where a session stands."""
     snapshot = await services.sessions.ask(str(session_id), messages.Query(size.survivors_max))

@@ -26,7 +26,7 @@ from workers.api.union_tags import short_tag
 
 INTENTS_MAX = 64
 
-router = json_router(prefix="/v1/bindings", tags=["bindings"])
+router = json_router("operate.bindings", prefix="/v1/bindings", tags=["bindings"])
 
 _Tagged = Annotated[BindingIntent, short_tag("intent_kind")]
 

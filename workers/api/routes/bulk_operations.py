@@ -22,7 +22,7 @@ from workers.use_cases import bulk_operations
 
 Number = Annotated[int, Path(ge=1, le=SEQUENCE_MAX)]
 
-router = json_router(prefix="/v1/bulk-operations", tags=["operators"])
+router = json_router("operate.queues", prefix="/v1/bulk-operations", tags=["operators"])
 
 
 class PreviewBody(BaseModel):

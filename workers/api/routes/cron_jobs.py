@@ -22,7 +22,7 @@ from workers.api.routes.worker_reports import authorize
 from workers.api.services import Given
 from workers.use_cases.log_archiving import archive_some
 
-router = json_router(prefix="/internal/crons", include_in_schema=False)
+router = json_router("report.work", prefix="/internal/crons", include_in_schema=False)
 
 CRON_UNITS: Mapping[str, Unit] = MappingProxyType({"retention-sweep": RetentionSweepUnit()})
 """The unit of each cron, by its name in `workers/worker/cron.py`."""

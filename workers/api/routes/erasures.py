@@ -16,7 +16,7 @@ from workers.api.services import Given
 
 GROUNDS_CHARS_MAX = 1000
 
-router = json_router(prefix="/v1", tags=["operators"])
+router = json_router("erase.payloads", prefix="/v1", tags=["operators"])
 
 _Text = r"^[^\x00-\x1f]*$"
 _Name = r"^[^\x00-\x1f/]+$"

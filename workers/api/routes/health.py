@@ -17,7 +17,7 @@ from workers.api.services import Given, Services
 from workers.views.quarantines import damage_problems, quarantine_problem
 from workers.views.readiness import damaged_records, problems_of_process
 
-router = json_router(tags=["health"])
+router = json_router("public", tags=["health"])
 
 
 class ShardsOwned(BaseModel):

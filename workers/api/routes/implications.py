@@ -18,7 +18,7 @@ from workers.api.services import Given
 
 _CHARS_MAX = 512
 
-router = json_router(prefix="/v1/implications", tags=["operators"])
+router = json_router("operate.fleet", prefix="/v1/implications", tags=["operators"])
 
 
 class ResumeBody(BaseModel):

@@ -8,7 +8,7 @@ from workers.api.json_routes import RecordId, json_router
 from workers.api.routes.thoughts import answer_or_refusal
 from workers.api.services import Given
 
-router = json_router(prefix="/v1/landscape", tags=["landscape"])
+router = json_router("write.runs", prefix="/v1/landscape", tags=["landscape"])
 
 
 @router.post("/runs/{run_id:path}/seal")

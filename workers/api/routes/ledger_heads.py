@@ -12,7 +12,7 @@ from workers.views.lost_answers import LostDocument, losses_document
 
 LOST_AT_ONCE = 1000
 
-router = json_router(prefix="/v1/ledger", tags=["operators"])
+router = json_router("operate.fleet", prefix="/v1/ledger", tags=["operators"])
 
 
 class AcceptedDocument(LostDocument):

@@ -16,7 +16,7 @@ from workers.views.log_proofs import InclusionDocument
 Sequence = Annotated[int, Path(ge=1, le=SEQUENCE_MAX)]
 Size = Annotated[int | None, Query(ge=0, le=SEQUENCE_MAX)]
 
-router = json_router(prefix="/v1/tree", tags=["proofs"])
+router = json_router("read.proofs", prefix="/v1/tree", tags=["proofs"])
 
 
 @router.get("/inclusion/{ec_sequence_number}")

@@ -23,6 +23,7 @@ from workers.api.operation_results import ResultDocument
 from workers.api.operation_stream import MEDIA_TYPE
 from workers.api.preferred_proofs import add_proofs, prefers_proof
 from workers.api.services import Given
+from workers.use_cases.access import does
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERROR_RESPONSES)
 
@@ -95,7 +96,7 @@ BULK: dict[str, Any] = {
     summary="Put a stream of intents through the kernel in order",
     response_class=Response,
     responses={200: ANSWERS},
-    openapi_extra=BULK,
+    openapi_extra=BULK | does("write.sessions"),
 )
 async def operate_in_bulk(session_id: UUID, request: Request, services: Given) -> Response:
     """Put a stream of intents through the kernel in order; each line has its own result.

@@ -24,6 +24,7 @@ from workers.api.operation_results import OperationDocument, operation_document
 from workers.api.routes.thoughts import answer_or_refusal
 from workers.api.services import Given
 from workers.environment.checkpoint_folder import read_tile
+from workers.use_cases.access import does
 from workers.views.checkpoints import difference
 
 IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
@@ -34,7 +35,7 @@ TILE_TYPE = "application/octet-stream"
 
 _NO_TILE = "no such tile is published"
 
-router = json_router(tags=["published log"])
+router = json_router("public", tags=["published log"])
 
 
 class HandoverBody(BaseModel):
@@ -45,7 +46,7 @@ class HandoverBody(BaseModel):
     handover: KeyHandedOver
 
 
-@router.post("/v1/checkpoint/handovers")
+@router.post("/v1/checkpoint/handovers", openapi_extra=does("manage.keys"))
 async def record_handover(body: HandoverBody, services: Given) -> OperationDocument | Response:
     """Put a hand-over of the log's keys onto the log; the same is recorded once."""
     try:

@@ -16,7 +16,7 @@ from workers.api.json_routes import json_router
 from workers.api.routes.erasures import GroundsBody, LiftedDocument
 from workers.api.services import Given
 
-router = json_router(prefix="/v1", tags=["operators"])
+router = json_router("operate.fleet", prefix="/v1", tags=["operators"])
 
 _QuarantineId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f/]+$")]
 

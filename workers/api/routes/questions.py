@@ -23,6 +23,7 @@ from workers.api.services import Services
 from workers.questions.catalogue import QUESTIONS
 from workers.questions.fields import NO_NUL
 from workers.questions.question import GatewayQuestion, Question, Text
+from workers.use_cases.access import does
 
 
 class _RequestIdConvertor(PathConvertor):
@@ -39,7 +40,13 @@ class QuestionRoute(JsonRoute):
 
     def __init__(self, path: str, question: type[Question]) -> None:
         self._question = question
-        super().__init__(path, _answer, name=question.name, tags=[question.subject])
+        super().__init__(
+            path,
+            _answer,
+            name=question.name,
+            tags=[question.subject],
+            openapi_extra=does(question.action),
+        )
 
     def api_route(self) -> APIRoute:
         """Return the route as it is for the OpenAPI document, with the fields of the question."""

@@ -24,7 +24,7 @@ from workers.api.routes.work_requests import (
 from workers.api.services import Given, Services
 from workers.use_cases import queue_operations
 
-router = json_router(prefix="/v1/queues/{queue}", tags=["operators"])
+router = json_router("operate.queues", prefix="/v1/queues/{queue}", tags=["operators"])
 
 
 class PauseBody(BaseModel):

@@ -19,7 +19,7 @@ from workers.views.cold_reads import is_archived, note_archive_read
 REPLAYED_MAX = 1000
 """Operations of one request: they are replayed in one transaction, and everybody waits for it."""
 
-router = json_router(prefix="/v1/audit", tags=["audit"])
+router = json_router("replay.operations", prefix="/v1/audit", tags=["audit"])
 
 Sequence = Annotated[int, Field(ge=1, le=SEQUENCE_MAX, strict=True)]
 Text = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]

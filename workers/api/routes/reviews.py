@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.review_units import (
@@ -18,12 +18,13 @@ from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.records.reviews.batch import BatchReview
 from kernel.records.reviews.evidence import EvidenceKind
 from kernel.values.canonical import digest
+from workers.api.access import decider
 from workers.api.errors import respond
 from workers.api.json_routes import json_router
 from workers.api.operation_results import OperationDocument, operation_document
 from workers.api.services import Given
 
-router = json_router(prefix="/v1/reviews", tags=["reviews"])
+router = json_router("review.items", prefix="/v1/reviews", tags=["reviews"])
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Grounds = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -94,13 +95,13 @@ async def dismiss(dismissal: Dismissal, services: Given) -> OperationDocument | 
 
 
 @router.post("/takings")
-async def take(stated: Taking, services: Given) -> OperationDocument | Response:
+async def take(stated: Taking, services: Given, request: Request) -> OperationDocument | Response:
     """Submit anew what a conflict or migration holds back, as the operation of who takes it.
 
     Answered when it is durable. A refusal leaves the item open. The same taking sent again is
     answered from the record.
     """
-    decision = ItemDecision(decided_by=stated.decided_by, grounds=stated.grounds)
+    decision = ItemDecision(decided_by=decider(request, stated.decided_by), grounds=stated.grounds)
     unit = TakeItemUnit(stated.receipt_id, decision, stated.supplied)
     return _answer(await services.write(unit))
 

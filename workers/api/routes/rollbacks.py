@@ -13,7 +13,7 @@ from workers.api.json_routes import json_router
 from workers.api.services import Given
 from workers.use_cases.rollbacks import UndoEpoch, UndoOperation, plan_of, unit_of
 
-router = json_router(prefix="/v1/rollbacks", tags=["rollbacks"])
+router = json_router("review.operations", prefix="/v1/rollbacks", tags=["rollbacks"])
 
 
 def _plain(schema: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from workers.api.json_routes import json_router
 from workers.api.routes.thoughts import answer_or_refusal
 from workers.api.services import Given
 
-router = json_router(prefix="/v1/rounds", tags=["thoughts"])
+router = json_router("operate.fleet", prefix="/v1/rounds", tags=["thoughts"])
 
 
 @router.post("/open")

@@ -27,7 +27,7 @@ from workers.api.union_tags import short_tag
 
 INTENTS_MAX = 256
 
-router = json_router(prefix="/v1/sessions", tags=["sessions"])
+router = json_router("write.sessions", prefix="/v1/sessions", tags=["sessions"])
 
 
 _Tagged = Annotated[PublicIntent, short_tag("intent_kind")]

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from workers.api.json_routes import json_router
 from workers.api.services import Given
 
-router = json_router(prefix="/v1", tags=["records"])
+router = json_router("operate.fleet", prefix="/v1", tags=["records"])
 
 
 class PutBackDocument(TypedDict):

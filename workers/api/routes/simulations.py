@@ -16,7 +16,7 @@ from workers.api.errors import respond
 from workers.api.json_routes import json_router
 from workers.api.services import Given
 
-router = json_router(prefix="/v1/sessions", tags=["simulations"])
+router = json_router("simulate.operations", prefix="/v1/sessions", tags=["simulations"])
 
 UNPROCESSABLE = 422
 

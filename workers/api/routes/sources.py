@@ -40,7 +40,7 @@ from workers.use_cases.source_intake import (
     webhook_as_source,
 )
 
-router = json_router(prefix="/v1/sources", tags=["sources"])
+router = json_router("report.source", prefix="/v1/sources", tags=["sources"])
 
 SourceName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 

@@ -9,7 +9,7 @@ from workers.api.json_routes import json_router
 from workers.api.operation_results import ResultDocument, result_document
 from workers.api.services import Given
 
-router = json_router(prefix="/v1/sessions", tags=["sessions"])
+router = json_router("write.sessions", prefix="/v1/sessions", tags=["sessions"])
 
 
 class SynthesisDocument(TypedDict):

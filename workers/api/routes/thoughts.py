@@ -30,7 +30,7 @@ CONTENT_CHARS_MAX = 64 << 10
 _NAME = r"^[^\x00-\x1f]+$"
 _Name = Annotated[str, Field(min_length=1, max_length=THOUGHT_NAME_CHARS_MAX, pattern=_NAME)]
 
-router = json_router(prefix="/v1/thoughts", tags=["thoughts"])
+router = json_router("write.thoughts", prefix="/v1/thoughts", tags=["thoughts"])
 
 
 class _Body(BaseModel):

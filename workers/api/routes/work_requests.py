@@ -26,13 +26,14 @@ from kernel.work.requests import (
     WorkStatus,
     outcome_of,
 )
+from workers.api.access import decider, is_of_worker
 from workers.api.json_answers import short_json
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until
-from workers.api.routes.worker_reports import is_of_worker
 from workers.api.services import Given, Services
 from workers.questions.request_status import existing_request, existing_status
 from workers.use_cases import queue_operations
+from workers.use_cases.access import does
 
 WAIT_S_MAX = 30
 NAME_CHARS_MAX = 512
@@ -59,7 +60,7 @@ Content = Annotated[
 
 WaitSeconds = Annotated[float, Field(ge=0, le=WAIT_S_MAX, allow_inf_nan=False, strict=True)]
 
-router = json_router(prefix="/v1/queues/{queue}", tags=["producers"])
+router = json_router("write.work", prefix="/v1/queues/{queue}", tags=["producers"])
 
 
 class RequestBody(BaseModel):
@@ -152,19 +153,19 @@ async def enqueue(
     """Ask for work; each request is on the record when this answers."""
     requests = tuple(WorkRequest(queue, **each.model_dump()) for each in body.requests)
     is_scheduled = any(each.request_key.startswith(SCHEDULE_KEY) for each in requests)
-    by_worker = is_scheduled and await is_of_worker(services, request)
+    by_worker = is_scheduled and await is_of_worker(services.worker_token, request)
     receipts = await services.write(RequestWorkUnit(requests, by_worker))
     return short_json({"requests": list(receipts)})
 
 
-@router.post("/outcomes")
+@router.post("/outcomes", openapi_extra=does("read.producers"))
 async def outcomes(queue: QueueName, body: OutcomesBody, services: Given) -> OutcomesDocument:
     """Return how requests ended; waits until all have, or any has, or for `wait_s` seconds."""
     ended = await _outcomes(services, queue, body.request_ids, body.wait_s, body.until)
     return {"outcomes": ended}
 
 
-@router.get("/requests/{request_id:path}/outcome")
+@router.get("/requests/{request_id:path}/outcome", openapi_extra=does("read.producers"))
 async def outcome(
     queue: QueueName,
     request_id: RequestIdInPath,
@@ -176,7 +177,7 @@ async def outcome(
     return ended
 
 
-@router.post("/requests/{request_id:path}/cancel")
+@router.post("/requests/{request_id:path}/cancel", openapi_extra=does("withdraw.work"))
 async def cancel(
     queue: QueueName,
     request_id: RequestIdInPath,
@@ -199,7 +200,7 @@ async def cancel(
     return {"cancelled": cancelled, "request": status}
 
 
-@router.post("/requests/{request_id:path}/prioritize")
+@router.post("/requests/{request_id:path}/prioritize", openapi_extra=does("withdraw.work"))
 async def prioritize(
     queue: QueueName,
     request_id: RequestIdInPath,
@@ -251,5 +252,10 @@ async def _read_outcomes(
 
 
 def requester_of(request: Request, name: str) -> str:
-    """Return who asks, as the record has it: the name given, if any, and the address."""
+    """Return who asks, as the record has it: the name, and the address.
+
+    Raises:
+        ApiError: `principal_differs`, see `decider`.
+    """
+    name = decider(request, name)
     return queue_operations.requester_name(name, request.client.host if request.client else None)

@@ -6,7 +6,6 @@ reports at once, unless it is of critical work (decision actors/0042). A worker 
 unit reads from the record what it asks for.
 """
 
-import hmac
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired, Self
@@ -32,12 +31,12 @@ from kernel.work.registrations import QueueRegistration, registered_definitions
 from kernel.work.reports import WorkReport
 from kernel.work.retry_policy import RetryPolicy
 from queues.errors import QueueError
+from workers.api.access import is_of_worker
 from workers.api.errors import ApiError
 from workers.api.json_answers import short_json
 from workers.api.json_routes import json_router
 from workers.api.services import Given, Services, Traceparents
 from workers.api.union_tags import short_tag
-from workers.client.typed.worker_proof import SCHEME, proof_of
 from workers.telemetry.trace_context import TRACED_CAUSES_MAX
 
 RESULTS_MAX = 256
@@ -49,7 +48,7 @@ GivenTraceparents = Annotated[
 ]
 """The spans of the worker that each part belongs to; none, or as many as there are parts."""
 
-router = json_router(prefix="/internal", include_in_schema=False)
+router = json_router("report.work", prefix="/internal", include_in_schema=False)
 
 
 class RecomputeResult(BaseModel):
@@ -274,25 +273,8 @@ def _traceparents_of(traceparents: list[list[str]]) -> Traceparents:
 
 async def authorize(services: Services, request: Request) -> None:
     """Let a worker pass that proves that it knows the token, or shows it; raises `ApiError`."""
-    if not await is_of_worker(services, request):
+    if not await is_of_worker(services.worker_token, request):
         raise ApiError("unauthorized", "workers prove themselves with the worker token")
-
-
-async def is_of_worker(services: Services, request: Request) -> bool:
-    """Tell whether a request proves that its sender knows the worker token, or shows it."""
-    token, stated = services.worker_token, request.headers.get("authorization", "")
-    if token is not None:
-        if stated.startswith(SCHEME):
-            expected = proof_of(token, request.method, _target(request), await request.body())
-        else:
-            stated, expected = stated.removeprefix("Bearer "), token
-        return hmac.compare_digest(stated.encode(), expected.encode())
-    return False
-
-
-def _target(request: Request) -> bytes:
-    path, query = request.scope["raw_path"], request.scope["query_string"]
-    return bytes(path + b"?" + query if query else path)
 
 
 def _outcome(answer: object) -> ReportOutcome:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from kernel.work.outcomes import REASON_CHARS_MAX
+from workers.use_cases.access import caller_of
 from workers.use_cases.queue_operations import OperatorAction, requester_name
 
 FORM_BYTES_MAX = 16_384
@@ -124,6 +125,11 @@ def decision_of(request: Request, fields: Mapping[str, str], *, needs_reason: bo
         raise FormRefused(
             "work_request_invalid", f"reason and name have at most {limits} characters"
         )
+    caller = caller_of(request.scope)
+    if caller is not None:
+        if name and name != caller.principal:
+            raise FormRefused("principal_differs", f"you are logged in as {caller.principal}")
+        name = caller.principal
     decided_by = requester_name(name, request.client.host if request.client else None)
     return FormDecision(reason, decided_by[:REASON_CHARS_MAX])
 

@@ -32,6 +32,7 @@ from workers.dashboard.sanitize import (
 )
 from workers.environment.output import command_line
 from workers.environment.system_host import utc_now
+from workers.use_cases.access import IS_CLOSED, caller_of
 from workers.views.cold_reads import was_archive_read
 
 STATE_WORDS: Final[Mapping[StateAsked, str]] = {
@@ -66,6 +67,19 @@ PLACES: Final[Mapping[Place, str]] = {
     "Fleet": "fleet",
 }
 """The navigation of every page: the places in order, each with its path."""
+
+PLACE_ACTIONS: Final[Mapping[Place, str]] = {
+    "Overview": "read.fleet",
+    "Queues": "read.fleet",
+    "Requests": "read.requests",
+    "Workers": "read.fleet",
+    "Sessions": "read.records",
+    "Reviews": "read.reviews",
+    "Runs": "read.landscape",
+    "Record": "read.records",
+    "Fleet": "read.fleet",
+}
+"""What whoever opens a place has to be allowed to do; the others do not see it."""
 
 
 COPIED_CHARS_MAX: Final = 2_000
@@ -114,6 +128,9 @@ class PageRoute:
 
     method: str
     path: str
+    action: str
+    """What whoever asks has to be allowed to do (`kernel/records/access/actions.py`)."""
+
     handler: Handler
     place: Place | None = None
     """Where it stands in the navigation; None for what belongs to no place."""
@@ -125,7 +142,18 @@ def frame_context(
     """Return what the frame of every page shows."""
     base = relative_root(request)
     static = f"{base}/static/{assets.version}"
+    caller, is_open = caller_of(request.scope), IS_CLOSED not in request.scope
+    if not is_open and (caller is None or not caller.may("read.fleet")):
+        picture = {}
+    may = {
+        name: is_open or (caller is not None and caller.may(action))
+        for name, action in PLACE_ACTIONS.items()
+    }
     return {
+        "principal": None if caller is None else caller.principal,
+        "roles": () if caller is None else caller.roles,
+        "is_open": is_open,
+        "places": {name: path for name, path in PLACES.items() if may[name]},
         "base": base,
         "static": static,
         "place": place,
@@ -239,5 +267,5 @@ def templates() -> Environment:
     environment.filters.update(shown=breakable_text, bounded=bound_text, lines=bound_lines)
     environment.filters["since_epoch"] = since_epoch
     environment.filters["breakable"] = lambda text: breakable_text(text, LINES_CHARS_MAX)
-    environment.globals.update(state_words=STATE_WORDS, command_line=command_line, places=PLACES)
+    environment.globals.update(state_words=STATE_WORDS, command_line=command_line)
     return environment

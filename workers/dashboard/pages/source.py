@@ -9,6 +9,7 @@ from kernel.audit.operator_log import OperatorLog
 from kernel.audit.provenance import Provenance
 from kernel.ledger.ledger import Head
 from kernel.ledger.shards import Shard
+from kernel.records.access.keys import AccessKey
 from kernel.work.attempts import SignaturePage
 from kernel.work.bulk_operations import (
     BulkOperation,
@@ -23,6 +24,7 @@ from kernel.work.request_search import RequestSearch
 from queues.fleet.cron_claims import CronFiring
 from queues.fleet.worker_heartbeats import WorkerBeat
 from workers.environment.shown_settings import ShownSetting
+from workers.use_cases.access import Caller
 from workers.use_cases.queue_operations import OperatorAction
 from workers.use_cases.reviews import ItemResult, ReviewDecision
 from workers.use_cases.rollbacks import UndoEpoch, UndoTogether
@@ -49,6 +51,14 @@ from workers.views.undoing import AroundOperation
 
 class PageSource(Protocol):
     """Reads and does what the pages ask for."""
+
+    async def log_in(self, text: str) -> AccessKey | None:
+        """Open a session by a key and return the session's own; None where it is no key."""
+        ...
+
+    async def log_out(self, caller: Caller) -> None:
+        """End the session whose key somebody shows; a key that was handed out stays."""
+        ...
 
     async def queues(self) -> QueuesDocument:
         """Return what each queue holds, what is paused, and who works.

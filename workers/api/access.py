@@ -1,0 +1,173 @@
+"""Judges requests: who asks, and whether they may do what a route does.
+
+A caller shows a key (`Authorization: Bearer rot_…`, or the cookie of a browser that logged in), or
+proves to know the worker token. A refusal comes before anybody looks whether what is asked for
+exists, so it says nothing about that.
+"""
+
+import contextlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+import structlog
+from fastapi import Request, Response
+from starlette.requests import ClientDisconnect
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kernel.records.access.actions import ACTIONS, EVERYTHING, PUBLIC, Grant
+from workers.api.errors import ApiError, respond
+from workers.client.typed.worker_proof import SCHEME, proof_of
+from workers.use_cases.access import CALLER, COOKIE, IS_CLOSED, AccessTable, Caller, caller_of
+
+COOKIE_BYTES_MAX: Final = 8_192
+_WORKERS: Final = "worker:fleet"
+"""Whoever proves to know the worker token."""
+
+_LOGIN: Final = (
+    "say who you are: send a key as `Authorization: Bearer rot_…`, set ROTULUS_KEY for commands,"
+    " or log in at /login; an owner makes keys by `rotulus keys create`"
+)
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a request is judged by."""
+
+    table: AccessTable
+    worker_token: str | None
+    has_webhook_secret: bool
+
+    async def admit(
+        self, scope: Scope, receive: Receive, action: str, parts: Mapping[str, str]
+    ) -> Response | Receive:
+        """Return the response that refuses a request, or what the rest of it is received by."""
+        scope[IS_CLOSED] = True
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        stated = headers.get(b"authorization", "")
+        caller = self.table.caller_of(_key_in(headers))
+        if action == PUBLIC or (action == "report.source" and self.has_webhook_secret):
+            if caller is not None:
+                scope[CALLER] = caller
+            return receive
+        if caller is None and stated and self.worker_token is not None:
+            request = Request(scope, receive)
+            if await is_of_worker(self.worker_token, request):
+                caller = Caller(_WORKERS, (Grant(_WORKERS, "worker", EVERYTHING),))
+            receive = _receive_again(await request.body(), receive)
+        if caller is None and _opens_a_page(scope, headers):
+            return RedirectResponse(_login_way(scope), 303, {"Cache-Control": "no-store"})
+        if caller is None:
+            response = respond("unauthenticated", _LOGIN)
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return response
+        if not caller.may(action, parts):
+            roles = ", ".join(sorted(ACTIONS[action].roles))
+            _log.info("access_denied", principal=caller.principal, action=action)
+            message = f"{caller.principal} may not do this ({action}); it takes the role of {roles}"
+            return respond("access_denied", message, {"action": action})
+        scope[CALLER] = caller
+        return receive
+
+    async def call(self, response: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Carry out a response, which ends once the key of who asks has ended."""
+        caller = caller_of(scope)
+        if caller is None or caller.key_id is None:
+            await response(scope, receive, send)
+            return
+        is_open = False
+
+        async def send_while_standing(message: Message) -> None:
+            nonlocal is_open
+            is_whole = message["type"] == "http.response.body" and not message.get("more_body")
+            if is_open and not is_whole and not self.table.stands(caller):
+                raise ClientDisconnect
+            is_open = not is_whole
+            await send(message)
+
+        with contextlib.suppress(ClientDisconnect):
+            await response(scope, receive, send_while_standing)
+        if is_open:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _opens_a_page(scope: Scope, headers: Mapping[bytes, str]) -> bool:
+    is_page = scope["method"] == "GET" and not scope["path"].startswith("/v1/")
+    return is_page and "text/html" in headers.get(b"accept", "")
+
+
+def _login_way(scope: Scope) -> str:
+    """Return the way from the page that was asked for to the login, and back to it."""
+    mount = quote(scope.get("root_path", "")).rstrip("/").encode()
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    below = raw.partition(b"?")[0].removeprefix(mount).decode("ascii", "replace")
+    query = scope["query_string"].decode("ascii", "replace")
+    back = quote(below.lstrip("/") + (f"?{query}" if query else ""), safe="")
+    return "../" * (below.count("/") - 1) + f"login?next={back}"
+
+
+def _key_in(headers: Mapping[bytes, str]) -> str:
+    scheme, _, stated = headers.get(b"authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return stated.strip()
+    cookie = headers.get(b"cookie", "")
+    if scheme or len(cookie) > COOKIE_BYTES_MAX:
+        return ""
+    for each in cookie.split(";"):
+        name, _, value = each.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return ""
+
+
+def _receive_again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read once more, and what comes behind it."""
+    has_body = True
+
+    async def receive_body() -> Any:
+        nonlocal has_body
+        if has_body:
+            has_body = False
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return receive_body
+
+
+async def is_of_worker(token: str | None, request: Request) -> bool:
+    """Tell whether a request proves that its sender is a worker, or shows that."""
+    caller = caller_of(request.scope)
+    if caller is not None:
+        return "worker" in caller.roles
+    stated = request.headers.get("authorization", "")
+    if token is None:
+        return False
+    if stated.startswith(SCHEME):
+        expected = proof_of(token, request.method, _target(request), await request.body())
+    else:
+        stated, expected = stated.removeprefix("Bearer "), token
+    return hmac.compare_digest(stated.encode(), expected.encode())
+
+
+def _target(request: Request) -> bytes:
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    return bytes(path + b"?" + query if query else path)
+
+
+def decider(request: Request, name: str) -> str:
+    """Return who decides: whoever the key names, or the name given where access is open.
+
+    Raises:
+        ApiError: `principal_differs` where the name given is another one.
+    """
+    caller = caller_of(request.scope)
+    if caller is None:
+        return name
+    if name not in ("", caller.principal):
+        message = f"the key is of {caller.principal}; leave the name out, or give this one"
+        raise ApiError("principal_differs", message)
+    return caller.principal

@@ -1,0 +1,113 @@
+"""Runs `rotulus access`: who may do what, now or at a sequence of the record."""
+
+from typing import Any
+
+import click
+
+from kernel.records.access.actions import EVERYTHING, ROLES
+from workers.cli.common import (
+    SEQUENCE,
+    as_json,
+    gateway_url,
+    pass_settings,
+    print_document,
+    print_table,
+)
+from workers.cli.gateway_call import ask_gateway
+from workers.cli.question_commands import of_gateway, question_command, question_of
+from workers.environment.output import echo
+from workers.environment.settings import Settings
+from workers.questions.access import GetAccess
+
+ROLE = click.option(
+    "--role", "roles", multiple=True, type=click.Choice(ROLES), help="A role; may be repeated."
+)
+SCOPE = click.option(
+    "--scope",
+    default=EVERYTHING,
+    show_default=True,
+    help="Of what: * for everything, queue:NAME or session:ID.",
+)
+reason = click.option("--reason", default="", help="Why; it is put on the record.")
+
+
+@click.group()
+def access() -> None:
+    """Show who may do what, now or at a sequence of the record; give roles and end them."""
+
+
+def _print_access(document: Any) -> None:
+    grants = [(each["principal"], each["role"], each["scope"]) for each in document["grants"]]
+    print_table(("principal", "role", "of"), grants)
+    keys = [(each["principal"], each["key_id"], each["expires_at"]) for each in document["keys"]]
+    print_table(("principal", "key", "expires"), keys)
+
+
+access.add_command(question_command(GetAccess, "list", _print_access, of_gateway))
+
+
+@access.command("at")
+@click.argument("sequence", type=SEQUENCE)
+@as_json
+def stood_at(sequence: int, *, as_json: bool) -> None:
+    """Show who could do what at a SEQUENCE of the record."""
+    with of_gateway() as ask:
+        document = ask(question_of(GetAccess, {"to_sequence": sequence}))
+    print_document(document, as_json=True) if as_json else _print_access(document)
+
+
+@access.command()
+@as_json
+@pass_settings
+def caller(settings: Settings, *, as_json: bool) -> None:
+    """Show whom the gateway takes this account for, by ROTULUS_KEY or ROTULUS_KEY_FILE."""
+    answer = ask_gateway(gateway_url(settings), "/v1/access/caller")
+    if as_json:
+        print_document(answer, as_json=True)
+    elif answer["access"] == "open":
+        echo("access is open: whoever reaches the gateway may do everything")
+    else:
+        echo(answer["principal"] or "nobody: no key that stands was shown")
+        print_table(("role", "of"), [(each["role"], each["scope"]) for each in answer["roles"]])
+
+
+@access.command()
+@click.argument("principal")
+@click.argument("role", type=click.Choice(ROLES))
+@SCOPE
+@reason
+@as_json
+@pass_settings
+def grant(
+    settings: Settings, principal: str, role: str, scope: str, reason: str, *, as_json: bool
+) -> None:
+    """Give PRINCIPAL a ROLE."""
+    _change(settings, "grants", principal, role, scope, reason, as_json=as_json)
+
+
+@access.command()
+@click.argument("principal")
+@click.argument("role", type=click.Choice(ROLES))
+@SCOPE
+@reason
+@as_json
+@pass_settings
+def withdraw(
+    settings: Settings, principal: str, role: str, scope: str, reason: str, *, as_json: bool
+) -> None:
+    """End a ROLE of PRINCIPAL; the last owner of everything stays."""
+    _change(settings, "grants/withdraw", principal, role, scope, reason, as_json=as_json)
+
+
+def _change(
+    settings: Settings,
+    path: str,
+    principal: str,
+    role: str,
+    scope: str,
+    reason: str,
+    *,
+    as_json: bool,
+) -> None:
+    body = {"principal": principal, "role": role, "scope": scope, "reason": reason}
+    print_document(ask_gateway(gateway_url(settings), f"/v1/access/{path}", body), as_json=as_json)

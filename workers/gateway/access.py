@@ -1,0 +1,34 @@
+"""Begins access at a gateway's start: reads who may ask, and makes the first owner's key."""
+
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+import structlog
+
+from workers.api.access import Door
+from workers.environment.key_file import write_private
+from workers.use_cases.access import AccessChanges
+
+OWNER_KEY: Final = "owner.key"
+"""The file in a data folder with the first owner's key."""
+
+_log = structlog.get_logger(__name__)
+
+
+async def begin_access(
+    door: Door | None, changes: AccessChanges, folder: Path, *, halted: bool
+) -> None:
+    """Read who may ask; where nobody is owner yet, write a key of one into the data folder.
+
+    Raises:
+        CheckpointKeyUnusable: the file cannot be written.
+    """
+    if door is None:
+        _log.info("access_open", todo="whoever reaches the port may do everything; ROTULUS_ACCESS")
+        return
+    if not halted and (key := await changes.create_first_owner()) is not None:
+        path = folder / OWNER_KEY
+        await anyio.to_thread.run_sync(write_private, path, f"{key}\n".encode())
+        _log.warning("owner_key_made", file=str(path), todo="log in with it, and make other keys")
+    await door.table.refresh()

@@ -1,0 +1,78 @@
+"""Asks who may do what, now or at a sequence of the record."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from kernel.ledger.ledger import LedgerView
+from kernel.records.access.records import access_at, access_record
+from kernel.values.host import iso_time
+from workers.questions.fields import Sequence
+from workers.questions.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class GrantOfAccess:
+    """A role of a principal, and of what."""
+
+    principal: str
+    role: str
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOfAccess:
+    """A key by its id; nobody knows its secret but who has it."""
+
+    key_id: str
+    principal: str
+    created_at: str
+    expires_at: str
+    opened_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessDocument:
+    """The grants and the keys that stood."""
+
+    ec_sequence_number: str
+    grants: tuple[GrantOfAccess, ...]
+    keys: tuple[KeyOfAccess, ...]
+
+
+class GetAccess(Question):
+    """Show who was granted what, and which keys stood, now or at a sequence of the record.
+
+    A key that had expired by then is listed until it was revoked or made room for another.
+    """
+
+    paths: ClassVar = ("/v1/access",)
+    subject: ClassVar = "access"
+
+    to_sequence: Annotated[Sequence | None, Field(description="Last sequence.")] = None
+
+    def answer(self, view: LedgerView) -> AccessDocument:
+        """Return what stood."""
+        if self.to_sequence is None:
+            sequence, record = view.head().ec_sequence_number, access_record(view)
+        else:
+            sequence, record = self.to_sequence, access_at(view, self.to_sequence)
+        return AccessDocument(
+            str(sequence),
+            tuple(GrantOfAccess(each.principal, each.role, each.scope) for each in record.grants),
+            tuple(
+                KeyOfAccess(
+                    key.key_id,
+                    key.principal,
+                    iso_time(key.created_at_us),
+                    iso_time(key.expires_at_us),
+                    key.opened_by,
+                )
+                for key in record.keys
+            ),
+        )
+
+    def summary(self, document: dict[str, list[object]]) -> str:
+        """Return how much stood."""
+        return f"{len(document['grants'])} grants and {len(document['keys'])} keys"
