@@ -3,6 +3,7 @@
 Rules:
 - A process loads its settings once, at its start, and hands the frozen object on.
 - Every name starts with ``ROTULUS_``; a variable that is set but empty counts as unset.
+- What is not in the environment is looked for among the files of ``ROTULUS_SECRETS_DIR``.
 - A message about a bad value names the variable and a code, and never shows the value.
 """
 
@@ -39,6 +40,7 @@ from workers.environment.capacity_spec import capacities_of, check_capacities, c
 from workers.environment.entry_points import ELIMINATION_STORES, MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names
 from workers.environment.retry_spec import check_retries, policies_of
+from workers.environment.secret_files import SecretUnreadable, names_in, values_in
 from workers.environment.urls import (
     UrlProblem,
     http_problem,
@@ -229,6 +231,12 @@ class Settings(BaseSettings):
         default=Path("rotulus-data"),
         description="Folder of the ledger, the embedded Redis, the lock and what effects write; "
         "created when missing.",
+    )
+    secrets_dir: Path | None = Field(
+        default=None,
+        description="Folder whose files hold values of settings, each file named as the variable "
+        "that it stands for, such as ROTULUS_WORKER_TOKEN; a variable that is set wins over its "
+        "file.",
     )
     redis_url: RedisUrl | None = Field(
         default=None,
@@ -785,7 +793,7 @@ def load_settings(**overrides: Any) -> Settings:
     Raises:
         SettingsError: a value cannot be used.
     """
-    settings = _check_settings(Settings, overrides)
+    settings = _check_settings(Settings, {**_values_of_files(overrides), **overrides})
     made = settings.data_dir / DEMO_KEY
     if settings.checkpoint_key is None:
         with suppress(OSError):  # what cannot be looked at is somebody else's
@@ -795,10 +803,16 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def unknown_variables() -> list[tuple[str, str | None]]:
-    """Returns each variable that is set and named like a setting but is none, and the nearest."""
+    """Returns each variable, or file of a value, that is named like a setting but is none.
+
+    The second is the setting with the nearest name.
+    """
     known = Settings.model_fields
-    names = sorted(name for name in os.environ if name.startswith(ENV_PREFIX))
-    fields = {name: name.removeprefix(ENV_PREFIX).lower() for name in names}
+    names = {name for name in os.environ if name.startswith(ENV_PREFIX)}
+    if (folder := _secrets_folder({})) is not None:
+        with suppress(SecretUnreadable):  # loading the settings says so
+            names |= {*names_in(folder, ENV_PREFIX)}
+    fields = {name: name.removeprefix(ENV_PREFIX).lower() for name in sorted(names)}
     return [
         (name, next(map(variable_of, get_close_matches(field, known, 1)), None))
         for name, field in fields.items()
@@ -812,6 +826,30 @@ def settings_table() -> list[tuple[str, str, str]]:
         (variable_of(name), _default_text(field.default), field.description or "")
         for name, field in Settings.model_fields.items()
     ]
+
+
+def _secrets_folder(overrides: Mapping[str, Any]) -> Path | None:
+    """Return the folder with files of values, before there are settings that say so."""
+    variable = variable_of("secrets_dir")
+    named = overrides.get("secrets_dir") or os.environ.get(variable)
+    return None if not named else Path(named)
+
+
+def _values_of_files(overrides: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields whose values are in files and not in the environment."""
+    folder = _secrets_folder(overrides)
+    if folder is None:
+        return {}
+    stated = {name.upper() for name, value in os.environ.items() if value}
+    fields = {variable_of(name): name for name in Settings.model_fields}
+    del fields[variable_of("secrets_dir")]
+    variables = fields.keys() - stated
+    try:
+        values = values_in(folder, variables, ENV_PREFIX)
+    except SecretUnreadable as error:
+        problem = (variable_of("secrets_dir"), error.code, str(error))
+        raise SettingsError([problem]) from None
+    return {fields[name]: value for name, value in values.items()}
 
 
 def _check_settings(kind: type[S], values: dict[str, Any]) -> S:

@@ -11,6 +11,7 @@ from workers.environment.settings import (
     SettingsError,
     load_settings,
     settings_table,
+    unknown_variables,
 )
 
 TOKEN = "x" * 24
@@ -362,3 +363,52 @@ def test_a_worker_knows_its_gateways_in_their_order(monkeypatch):
     assert load_settings().gateway_urls == ("http://a:1", "http://b:2", "https://c")
     monkeypatch.delenv("ROTULUS_OTHER_GATEWAY_URLS")
     assert load_settings().gateway_urls == ("http://a:1",)
+
+
+def test_a_value_may_be_in_a_file_that_is_named_as_its_variable(monkeypatch, tmp_path):
+    (tmp_path / "ROTULUS_WORKER_TOKEN").write_text(f"{TOKEN}\n")
+    (tmp_path / "ROTULUS_BATCH_MAX").write_text("7")
+    (tmp_path / "ROTULUS_PORT").write_text("\n")
+    (tmp_path / "another").mkdir()
+    monkeypatch.setenv("ROTULUS_SECRETS_DIR", str(tmp_path))
+    settings = load_settings(lease_slots=3)
+    assert settings.worker_token == SecretStr(TOKEN)
+    assert (settings.batch_max, settings.port, settings.lease_slots) == (7, GATEWAY_PORT, 3)
+    assert settings.with_changes(port=1).worker_token == SecretStr(TOKEN)
+
+
+def test_the_environment_and_options_win_over_files(monkeypatch, tmp_path):
+    (tmp_path / "ROTULUS_BATCH_MAX").write_text("7")
+    (tmp_path / "ROTULUS_LEASE_SLOTS").write_text("7")
+    monkeypatch.setenv("ROTULUS_SECRETS_DIR", str(tmp_path))
+    monkeypatch.setenv("ROTULUS_BATCH_MAX", "8")
+    settings = load_settings(lease_slots=9)
+    assert (settings.batch_max, settings.lease_slots) == (8, 9)
+
+
+def test_a_file_that_is_named_like_a_setting_but_is_none_is_named(monkeypatch, tmp_path):
+    (tmp_path / "ROTULUS_WORKER_TOKN").write_text(TOKEN)
+    monkeypatch.setenv("ROTULUS_SECRETS_DIR", str(tmp_path))
+    assert unknown_variables() == [("ROTULUS_WORKER_TOKN", "ROTULUS_WORKER_TOKEN")]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"\xff" * 20, "no text"), (b"x" * ((64 << 10) + 1), "longer than 65536 bytes")],
+)
+def test_a_file_that_holds_no_value_is_named_and_not_shown(monkeypatch, tmp_path, content, words):
+    (tmp_path / "ROTULUS_WORKER_TOKEN").write_bytes(content)
+    monkeypatch.setenv("ROTULUS_SECRETS_DIR", str(tmp_path))
+    with pytest.raises(SettingsError, match=words) as raised:
+        load_settings()
+    [(variable, code, text)] = raised.value.problems
+    assert (variable, code) == ("ROTULUS_SECRETS_DIR", "secret_unreadable")
+    assert "ROTULUS_WORKER_TOKEN" in text
+    assert "xxxx" not in text
+
+
+def test_a_folder_of_secrets_that_is_not_there_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("ROTULUS_SECRETS_DIR", str(tmp_path / "none"))
+    with pytest.raises(SettingsError, match="secret_unreadable"):
+        load_settings()
+    assert unknown_variables() == []
