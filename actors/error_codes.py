@@ -334,6 +334,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "gateway_failed": ErrorCode(None, "service", may_be_taken=True),
         "job_result_invalid": ErrorCode(None, "request", may_be_taken=True),
         "settings_invalid": ErrorCode(None, "caller"),
+        "secret_unreadable": ErrorCode(None, "caller"),
         "plugin_invalid": ErrorCode(None, "caller"),
         "foreign_code_ended": ErrorCode(None, "unknown"),
         "foreign_code_blocked": ErrorCode(None, "unknown"),

@@ -65,6 +65,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Repair": {
         "doctor": "Say what is wrong here, and what to do about it.",
+        "health": "Say whether a gateway or a worker answers.",
         "access": "Show who may do what, now or then; give roles and end them.",
         "keys": "Make keys by which principals prove who they are; revoke them.",
         "rollback": "Undo an operation or an epoch, or build the state again.",

@@ -97,7 +97,7 @@ COMMANDS_OF_NO_QUESTION: Mapping[str, tuple[str, ...]] = {
         *("queues", "queues set-aside", "implications", "access at", "access caller"),
     ),
     "puts questions and what is beside the record together": (
-        *("status", "top", "doctor", "archive status", "ledger lost"),
+        *("status", "top", "doctor", "health", "archive status", "ledger lost"),
         *("audit manifest", "landscape report", "explain"),
     ),
 }
