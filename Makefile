@@ -15,7 +15,7 @@ PARALLEL := -n $(PROCESSES) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check coverage matrix compiled lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto blocking lock release clean
+.PHONY: help setup demo test test-fast check coverage matrix compiled lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto blocking deploy-check lock release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -152,12 +152,17 @@ blocking: $(STAMP) ## Write workers/client/blocking.py from the client for event
 	@$(BIN)/python -m tests.blocking_client > workers/client/blocking.py.new && \
 		mv workers/client/blocking.py.new workers/client/blocking.py
 
+# At night, because the image is built and started.
+deploy-check: $(STAMP) ## Hold the files of deploy/ against the product; as root, build the image and run the demo in it
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -rs tests/deploy tests/test_deploy.py $(ARGS)
+
 release: $(STAMP) ## Write both wheels, their bills of materials, the manual page and SHA256SUMS into dist/
 	@$(BIN)/python deploy/package/release.py $(ARGS)
 
 lock: ## Renew uv.lock and the list that pip reads (needs uv)
 	uv lock
 	uv export --quiet --frozen --all-groups --no-emit-project --no-emit-package rotulus-client --format requirements-txt -o deploy/requirements.txt
+	uv export --quiet --frozen --no-dev --extra s3 --no-emit-project --no-emit-package rotulus-client --format requirements-txt -o deploy/container/requirements.txt
 
 clean: ## Remove what the targets made, the environment included
 	rm -rf $(VENV) .venv-3.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
