@@ -1,4 +1,4 @@
-"""Writes a release into a folder: both wheels, their bills of materials, hashes, the manual page.
+"""Writes a release into a folder: both wheels, what they are made of, what starts them, hashes.
 
     python deploy/package/release.py [FOLDER]
 
@@ -6,7 +6,9 @@
    builds it again gets the same bytes. Each wheel is built twice; differing bytes end the build.
 2. A bill of materials (CycloneDX 1.6) names what a wheel needs, as `uv.lock` has it: versions, what
    needs what, the hashes of the published files, and the licence that an installed package states.
-3. `SHA256SUMS` is what `sha256sum --check` reads.
+3. An archive has the files of `deploy/` that are no part of the wheels, as the commit has them;
+   the manual page is made from the commands.
+4. `SHA256SUMS` is what `sha256sum --check` reads.
 """
 
 import argparse
@@ -31,6 +33,9 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 ROOT: Final = Path(__file__).parents[2]
+DEPLOYED: Final = ("deploy", ":!deploy/package", ":!deploy/pictures")
+"""What of the repository an operator has, as git names paths."""
+
 PROJECTS: Final = {"rotulus": ROOT, "rotulus-client": ROOT / "workers" / "client"}
 
 _Package = Mapping[str, Any]
@@ -50,6 +55,7 @@ def main(folder: Path) -> None:
         wheel = build_twice(project, folder, committed_at)
         bill = bill_of_materials(packages, name, wheel, committed_at)
         (folder / f"{wheel.stem}.cdx.json").write_text(bill)
+    write_deploy_archive(folder / f"rotulus-deploy-{packages['rotulus']['version']}.tar.gz")
     (folder / "rotulus.1").write_text(_manual_page(committed_at))
     sums = [f"{_sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
     (folder / "SHA256SUMS").write_text("".join(sums))
@@ -89,6 +95,12 @@ def bill_of_materials(
     for each, component in {name: own, **components}.items():
         bom.register_dependency(component, (components[below] for below in _below(packages, each)))
     return JsonV1Dot6(bom).output_as_string(indent=1)
+
+
+def write_deploy_archive(path: Path) -> None:
+    """Write the pages and the files of `deploy/` as an archive, the same for the same commit."""
+    command = ("git", "-C", str(ROOT), "-c", "tar.umask=0022", "archive", "--format=tar.gz")
+    subprocess.run((*command, f"--output={path}", "HEAD", *DEPLOYED), check=True)
 
 
 def requirements_of(packages: Mapping[str, _Package], name: str) -> Iterator[str]:

@@ -87,6 +87,12 @@ def test_prometheus_asks_every_process_and_has_our_rules():
     assert any(mount.startswith(f"../{rules}:/etc/prometheus/{rules}") for mount in mounts)
 
 
+def test_every_process_runs_the_image_that_is_built_beside_it():
+    for name in PROCESSES:
+        build = compose_file()["services"][name]["build"]
+        assert (FOLDER / build["context"] / build["dockerfile"]).is_file()
+
+
 def test_grafana_finds_our_board_and_its_source():
     mounts = dict(
         mount.split(":")[:2] for mount in compose_file()["services"]["grafana"]["volumes"]

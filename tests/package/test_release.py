@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+import tarfile
 from datetime import UTC, datetime
 from importlib.metadata import requires
 from pathlib import Path
@@ -94,6 +95,22 @@ def test_a_release_is_written_into_an_empty_folder_alone(tmp_path: Path):
     (tmp_path / "old.whl").touch()
     with pytest.raises(SystemExit, match="is not empty"):
         release.main(tmp_path)
+
+
+def test_the_archive_for_operators_is_the_same_each_time(
+    tmp_path: Path,
+):
+    archives = [tmp_path / f"{name}.tar.gz" for name in ("first", "second")]
+    for path in archives:
+        release.write_deploy_archive(path)
+    first, second = (path.read_bytes() for path in archives)
+    assert first == second
+    with tarfile.open(archives[0]) as archive:
+        members = {member.name: member for member in archive}
+    assert members["deploy/compose/secrets.sh"].mode & 0o777 == 0o755
+    assert members["deploy/settings.md"].mode & 0o777 == 0o644
+    assert {"deploy/container/Containerfile", "deploy/systemd/rotulus.target"} <= {*members}
+    assert not [name for name in members if name.startswith("deploy/package")]
 
 
 @pytest.mark.nightly
