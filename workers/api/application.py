@@ -2,7 +2,8 @@
 
 It is the one way to every endpoint. The routes are declared by the framework's `APIRoute`, of which
 the OpenAPI document is made too; the framework's own dispatcher is not used (decision
-workers/0475).
+workers/0475). It asks whether the caller may do what a route does before anything else is read
+(decision workers/0580).
 """
 
 import re

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from kernel.records.access.actions import ROLES, Grant
 from kernel.records.access.keys import AccessKey, new_key
 from kernel.records.access.records import AccessDecision
-from tests.kernel.build import FakeHost
+from tests.kernel.build import HOUR_US, FakeHost
 from tests.workers.api.door import TOKEN, URL, Door, error_of, http_client, running_door
 from workers.client.typed.worker_proof import proof_of
 from workers.use_cases import access
@@ -296,6 +296,16 @@ async def login(door: Door, key: object, way: str = "") -> dict[str, str]:
     for attribute in ("Secure", "HttpOnly", "SameSite=Strict", "Path=/"):
         assert attribute in cookie
     return {"Cookie": cookie.partition(";")[0], "Location": response.headers["location"]}
+
+
+async def test_a_login_ends_after_twelve_hours_and_its_key_does_not(closed: Door):
+    key = await key_of(closed, "person:ada", ("auditor", "*"))
+    cookie = await login(closed, key)
+    FAKE.time_us += 12 * HOUR_US - 60_000_000
+    assert (await closed.http.get("/v1/log", headers=cookie)).status_code == 200
+    FAKE.time_us += 120_000_000
+    error_of(await closed.http.get("/v1/log", headers=cookie), 401, "unauthenticated")
+    assert (await closed.http.get("/v1/log", headers=bearer(key))).status_code == 200
 
 
 async def test_a_browser_is_led_to_the_login_and_back(closed: Door):
