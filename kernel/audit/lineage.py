@@ -7,21 +7,25 @@ from typing import NamedTuple
 from kernel.audit.operations import OperationEntry, Page, envelope_of
 from kernel.authority.recompute_pages import (
     answered_requests,
+    ask_ahead_of_name,
     is_page,
     recompute_alone,
     resolve_operation,
 )
-from kernel.authority.requests import stale_since
+from kernel.authority.requests import ask_ahead_of_understanding, stale_since
 from kernel.authority.strategy import WEIGHTS
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.store.buffer import joined_ahead
+from kernel.ledger.store.tables import LARGE_ROWS, Row, TableQuery
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.recomputes import RECALCULATE
 
 ANCESTORS_MAX = 10_000
 REWRITES_MAX = 1000
 """How many of a node's newest writes are searched for its recompute."""
+REWRITES_AT_ONCE = 8
+"""Of how many of those the operations are asked for ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ def causal_ancestors(
     recomputes of a page that somebody has read. Every page of the answer walks again, at most
     `ancestors_max` operations and recomputes, breadth first.
     """
+    ask_ahead_of_name(view, operation_id)
     named = resolve_operation(view, operation_id)
     if named is None:
         return None
@@ -121,6 +126,7 @@ class _Walk:
         waiting = [first]
         while waiting:
             level, waiting = waiting, []
+            self._ask_ahead(level)
             for caused in level:
                 if caused in self._walked or caused.operation_id in self.missing:
                     continue
@@ -128,6 +134,11 @@ class _Walk:
                     self.complete = False
                     return
                 waiting += self._causes_of(caused)
+
+    def _ask_ahead(self, level: Iterable[Caused]) -> None:
+        names = [each.operation_id for each in level if each.operation_id not in self._pages]
+        rows = joined_ahead(schema.kernel_event_log, "operation_id", names[:LARGE_ROWS])
+        self._view.ask_ahead(rows)
 
     def _causes_of(self, caused: Caused) -> list[Caused]:
         operation_id = caused.operation_id
@@ -181,6 +192,7 @@ def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None
 
     What informed an earlier value is in the envelope of the recompute that wrote that one.
     """
+    ask_ahead_of_understanding(view, node_id, _writes_of(node_id))
     node = view.node(node_id)
     if node is None or node["node_kind"] != UNDERSTANDING:
         return None
@@ -202,15 +214,22 @@ def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None
     )
 
 
-def _newest_recompute(view: LedgerView, node_id: str) -> Row | None:
-    query = TableQuery(
+def _writes_of(node_id: str) -> TableQuery:
+    return TableQuery(
         schema.applied_effects,
         {"store": schema.nodes.name, "record_key": node_id},
         order_by="ec_sequence_number",
         descending=True,
         limit=REWRITES_MAX,
     )
-    rows = view.tables.scan(query)
+
+
+def _newest_recompute(view: LedgerView, node_id: str) -> Row | None:
+    rows = view.tables.scan(_writes_of(node_id))
+    newest = [row["ec_sequence_number"] for row in rows[:REWRITES_AT_ONCE]]
+    log_rows = joined_ahead(schema.kernel_event_log, "ec_sequence_number", newest)
+    blob_refs = (log_rows, "envelope_payload_blob_ref")
+    view.ask_ahead(log_rows, joined_ahead(schema.blobs, "blob_ref", of=[blob_refs]))
     for effect in rows:
         row = view.tables.get(schema.kernel_event_log, effect["ec_sequence_number"])
         if row is not None and row["semantic_intent"] == RECALCULATE:

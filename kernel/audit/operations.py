@@ -27,7 +27,8 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import SEARCH_ROWS, Row, TableQuery, rows_in_pages
+from kernel.ledger.store.buffer import joined_ahead
+from kernel.ledger.store.tables import SEARCH_ROWS, Joined, Row, TableQuery, rows_in_pages
 from kernel.ledger.supersession import in_force_at, position_of
 from kernel.model.lite import LITE_INTENT
 from kernel.values.errors import KernelError, LedgerCorrupt
@@ -60,6 +61,20 @@ def stored_document(content: bytes, name: str) -> Document:
     if not isinstance(document, dict):
         raise LedgerCorrupt(f"{name} is not a JSON object")
     return document
+
+
+def ask_ahead_of_operation(view: LedgerView, operation_id: str, *others: Joined) -> None:
+    """Ask ahead for all that the record has under the id of an operation, and for `others`."""
+    log = schema.kernel_event_log
+    row = joined_ahead(log, "operation_id", [operation_id])
+    sequence = (row, "ec_sequence_number")
+    view.ask_ahead(
+        row,
+        joined_ahead(schema.receipts, "operation_id", [operation_id]),
+        joined_ahead(schema.blobs, "blob_ref", of=[(row, "envelope_payload_blob_ref")]),
+        joined_ahead(schema.applied_effects, "ec_sequence_number", of=[sequence]),
+        *others,
+    )
 
 
 def row_document(view: LedgerView, row: Row) -> Document:

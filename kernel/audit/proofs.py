@@ -26,6 +26,7 @@ from kernel.landscape.seals import seal_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.log_tree import LogTree
+from kernel.ledger.store.buffer import joined_ahead
 from kernel.ledger.store.tables import Row, TableQuery
 from kernel.proof.handover_proof import HANDOVER_VERB, handover_in
 from kernel.proof.merkle_tree import ReadNode, inclusion_path, leaf_hash
@@ -80,11 +81,22 @@ def operation(view: LedgerView, operation_id: str, *, with_envelope: bool) -> Pr
         ProofInvalid: its envelope is to be shown, and was erased.
         RangeQuarantined: its row is quarantined, as for each subject of a proof.
     """
+    _ask_ahead(view, operation_id)
     row = view.log_row_of(operation_id)
     if row is None:
         raise ProofSubjectUnknown(f"no operation {operation_id} is on the record")
     view.quarantines().expect_none_over(row["ec_sequence_number"])
     return ProofSubject(row, {"envelope": opening_of(view, row)} if with_envelope else {})
+
+
+def _ask_ahead(view: LedgerView, operation_id: str) -> None:
+    row = joined_ahead(schema.kernel_event_log, "operation_id", [operation_id])
+    sequences, blob_refs = (row, "ec_sequence_number"), (row, "envelope_payload_blob_ref")
+    view.ask_ahead(
+        row,
+        joined_ahead(schema.kernel_event_log, "ec_sequence_number", of=[sequences]),
+        joined_ahead(schema.blobs, "blob_ref", of=[blob_refs]),
+    )
 
 
 def manifest(view: LedgerView, manifest_id: str) -> ProofSubject:

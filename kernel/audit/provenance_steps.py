@@ -10,7 +10,7 @@ from sqlalchemy import Table
 
 from kernel.algebra.verbs import OPERATOR_VERBS
 from kernel.audit.lineage import authority_grounds
-from kernel.audit.operations import OperationEntry, envelope_of
+from kernel.audit.operations import OperationEntry, ask_ahead_of_operation, envelope_of
 from kernel.audit.provenance import (
     STEPS_MAX,
     Kind,
@@ -27,6 +27,7 @@ from kernel.landscape.runtime.stages import stage_of
 from kernel.landscape.runtime.ways import is_caused_by_row
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.ledger.store.buffer import joined_ahead
 from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.node_kinds import SOURCE_ARTIFACT, UNDERSTANDING
 from kernel.model.recomputes import RECALCULATE
@@ -73,6 +74,8 @@ def provenance_of(
     A survivor is named by its session and `hypothesis`, or by both in one with a slash between.
     """
     view = ReadOnceView(view)
+    if hypothesis is None:
+        _ask_ahead_of_name(view, name)
     named = (
         resolve_name(view, name)
         if hypothesis is None
@@ -87,6 +90,18 @@ def provenance_of(
 def step_of(view: LedgerView, named: Named) -> Step | None:
     """Return what the record says of a thing; None where it is not on the record."""
     return _STEPS[named.kind](view, named)
+
+
+def _ask_ahead_of_name(view: LedgerView, name: str) -> None:
+    ask_ahead_of_operation(
+        view,
+        name,
+        joined_ahead(schema.nodes, "node_id", [name]),
+        joined_ahead(schema.outbox, "request_id", [name]),
+        joined_ahead(schema.outbox_outcomes, "request_id", [name]),
+        joined_ahead(schema.belief_sessions, "session_id", [name]),
+        joined_ahead(schema.belief_events, "event_id", [name]),
+    )
 
 
 def resolve_name(view: LedgerView, name: str) -> Named | None:

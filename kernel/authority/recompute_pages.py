@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.buffer import joined_ahead
 from kernel.ledger.store.tables import Row
 from kernel.model.recomputes import CAUSES, RECALCULATE, REQUESTS, input_node_ids, owner_of
 
@@ -24,6 +25,15 @@ class NamedOperation:
 
     recompute_of: str | None = None
     """The understanding of the recompute; None where the whole operation was named."""
+
+
+def ask_ahead_of_name(view: LedgerView, name: str) -> None:
+    """Ask ahead for what `resolve_operation` looks at first."""
+    view.ask_ahead(
+        joined_ahead(schema.kernel_event_log, "operation_id", [name]),
+        joined_ahead(schema.outbox, "request_id", [name]),
+        joined_ahead(schema.outbox_outcomes, "request_id", [name]),
+    )
 
 
 def resolve_operation(view: LedgerView, name: str) -> NamedOperation | None:

@@ -21,7 +21,8 @@ from kernel.authority.graph import dependents_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request, requests_query
 from kernel.ledger.outbox import end_request
-from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
+from kernel.ledger.store.buffer import joined_ahead
+from kernel.ledger.store.tables import Joined, Row, TableQuery, rows_in_pages
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.records.operation_steps import AppliedOperation
 from kernel.values.priorities import PRIORITIES_OF
@@ -41,6 +42,10 @@ DEFAULT_PRIORITY = "background_normal"
 RANKS = {name: rank for rank, name in enumerate(PRIORITIES)}
 LEAST_URGENT = len(PRIORITIES) - 1
 
+OPEN_CASCADES = requests_query(CASCADE_QUEUE, CASCADES, is_open=True)
+"""What `LedgerView.open_requests_of` asks of them."""
+
+_OPEN = {"queue": AUTHORITY_QUEUE, "open": 1}
 _ROWS_AT_ONCE = 8
 _ANY_SEQUENCE = 2**63 - 1
 
@@ -113,6 +118,27 @@ def _readiness(
     if any(pending(parent) for parent in view.input_sources(node_id, UNDERSTANDING)):
         return next(iter(_readiness_of(view, [node_id], pending).values()))
     return RecomputeReadiness.READY
+
+
+def ask_ahead_of_understanding(view: LedgerView, node_id: str, *others: TableQuery) -> None:
+    """Ask ahead for a node, for the requests to recompute it, and for `others`."""
+    view.ask_ahead(
+        joined_ahead(schema.nodes, "node_id", [node_id]),
+        joined_ahead(schema.outbox, "item_key", [node_id], _OPEN),
+        others=others,
+    )
+
+
+def readiness_queries(items: tuple[Joined, str]) -> list[Joined]:
+    """Return what `ready_items` asks of the items of requests, and of what feeds them directly."""
+    feeding = {"input_from": UNDERSTANDING}
+    fed = joined_ahead(schema.edges, "target_node_id", where=feeding, of=[items])
+    sources = (fed, "source_node_id")
+    return [
+        joined_ahead(schema.nodes, "node_id", of=[items]),
+        fed,
+        joined_ahead(schema.outbox, "item_key", where=_OPEN, of=[sources]),
+    ]
 
 
 def stale_since(view: LedgerView, node_id: str) -> str | None:

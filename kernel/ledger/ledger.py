@@ -17,7 +17,7 @@ from sqlalchemy import Table
 from kernel.ledger import schema
 from kernel.ledger.archive import NO_ARCHIVE, Archive
 from kernel.ledger.archive_segment import segment_of
-from kernel.ledger.archived_tables import with_archive
+from kernel.ledger.archived_tables import NEWEST_SEGMENT, with_archive
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 from kernel.ledger.damage import DamageFound
 from kernel.ledger.head_watch import Ahead, Answered, HeadLook, HeadWatch, answers_in
@@ -33,6 +33,7 @@ from kernel.ledger.store.tables import (
     DuplicateKey,
     Expected,
     HeldLate,
+    Joined,
     LooksAhead,
     Questions,
     Replaceable,
@@ -41,6 +42,7 @@ from kernel.ledger.store.tables import (
     TableQuery,
     Tables,
     TablesView,
+    ask_ahead,
 )
 from kernel.ledger.went_back import finding_stands
 from kernel.model.rules_version import RULES_VERSION
@@ -183,6 +185,15 @@ class LedgerView:
         """
         # Nothing is written to it, so it never writes to what it reads from.
         return LedgerView(BufferedTables(cast("Tables", self.tables)))
+
+    def ask_ahead(
+        self,
+        *joined: Joined,
+        others: Sequence[TableQuery] = (),
+        counts: Sequence[TableQuery] = (),
+    ) -> None:
+        """Ask in one round trip what is going to be asked; it changes no answer (`ask_ahead`)."""
+        ask_ahead(self.tables, Questions(joined, others, counts))
 
     def head(self) -> Head:
         """Return where the chains stand in this snapshot."""
@@ -364,6 +375,9 @@ class LedgerView:
     def archived_at_us(self, ec_sequence_number: int) -> int | None:
         """Return when a row of the log was moved to the archive, in microseconds since 1970."""
         index, _ = segment_of(ec_sequence_number)
+        newest = self.tables.scan(NEWEST_SEGMENT)
+        if not newest or newest[0]["segment_index"] < index:
+            return None
         row = self.tables.get(schema.archive_segments, index)
         return None if row is None else int(row["archived_at_us"])
 
@@ -488,7 +502,7 @@ class LedgerView:
         self, *, queue: str | None = None, after: int = 0, limit: int = 1000
     ) -> list[Request]:
         """Return requests without an outcome, of one queue or of all, as they were recorded."""
-        query = _open_of(queue)._replace(order_by="request_sequence", after=after, limit=limit)
+        query = first_open_query(queue, limit)._replace(after=after)
         return [Request.of_row(row) for row in self.tables.scan(query)]
 
     def open_request(self, request_id: str) -> Request | None:
@@ -503,12 +517,11 @@ class LedgerView:
 
     def count_open_requests(self, queue: str | None = None) -> int:
         """Return how many requests of a queue, or of all, have no outcome."""
-        return self.tables.count(_open_of(queue))
+        return self.tables.count(open_query(queue))
 
     def count_outcomes(self, outcome: str) -> int:
         """Return how many requests have had an outcome of a kind."""
-        states = states_of(outcome)
-        return sum(self.tables.count(TableQuery(schema.outbox, {"state": s})) for s in states)
+        return sum(map(self.tables.count, outcome_queries(outcome)))
 
     def recorded_queues(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Return the sequence and the queue of requests behind a sequence, in their order."""
@@ -866,8 +879,9 @@ class Ledger:
                 yield transaction
             return
         known = self._expect_sound()
-        joined, others = questions()
-        all_questions = Questions(joined, (*others, *ASKED_BY_EACH))
+        all_questions = questions()
+        others = (*all_questions.others, *ASKED_BY_EACH)
+        all_questions = all_questions._replace(others=others)
         with self._note_commit() as commit, store.turn(all_questions) as turn:
             buffer = BufferedTables(with_archive(turn.snapshot, self.archive))
             transaction = LedgerTransaction(buffer, self.host, self.kept)
@@ -1032,7 +1046,17 @@ def requests_query(queue: str, item_key: str, *, is_open: bool) -> TableQuery:
     return TableQuery(schema.outbox, where, order_by="request_sequence")
 
 
-def _open_of(queue: str | None) -> TableQuery:
+def open_query(queue: str | None = None) -> TableQuery:
     """Return the query of the requests of a queue, or of all, that have no outcome."""
     where: Document = {"state": OPEN} if queue is None else {"state": OPEN, "queue": queue}
     return TableQuery(schema.outbox, where)
+
+
+def first_open_query(queue: str | None, limit: int) -> TableQuery:
+    """Return the query of the first of those as they were recorded."""
+    return open_query(queue)._replace(order_by="request_sequence", after=0, limit=limit)
+
+
+def outcome_queries(outcome: str) -> list[TableQuery]:
+    """Return the queries of the requests that have had an outcome of a kind."""
+    return [TableQuery(schema.outbox, {"state": state}) for state in states_of(outcome)]

@@ -18,18 +18,19 @@ from kernel.algebra.verbs import REQUEST_DISMISS, REQUEST_REQUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.outbox import NO_TAGS
-from kernel.ledger.store.tables import Row, TableQuery, distinct_values
+from kernel.ledger.store.tables import Row, TableQuery, distinct_look, distinct_values
 from kernel.records.operator_decisions import Decide, OperatorDecision, record_decision
 from kernel.values.host import iso_time
 from kernel.work import receipts
 from kernel.work.errors import WorkRefused
-from kernel.work.outcomes import storable
+from kernel.work.outcomes import known_queues, storable
 from kernel.work.queue_kinds import is_requestable, not_asked
 from kernel.work.request_lists import RequestSummary, summaries_of
 from kernel.work.request_search import (
     RequestSearch,
     closing_times_of,
     find_requests,
+    looks_for_queues,
     recorded_queues,
 )
 from kernel.work.requests import (
@@ -129,6 +130,9 @@ def dead_letters(
 
     A signature is why they were given up, or that of their newest attempt.
     """
+    queues = known_queues() if queue is None else (queue,)
+    looks = [*map(distinct_look, map(_signatures_of, queues)), *looks_for_queues()]
+    view.ask_ahead(others=looks)
     search = RequestSearch(queue, error_signature=error_signature, state="standing")
     fitting = find_requests(view, search, after=after, limit=limit)
     sequences = [row["request_sequence"] for row in fitting.rows]
@@ -155,18 +159,26 @@ def dead_letters(
     return DeadLetters(counts, letters, fitting.next_after, is_complete)
 
 
+def _signatures_of(queue: str) -> TableQuery:
+    """Return the query of why the dead letters of a queue that stand were given up."""
+    where = {"settled": 0, "queue": queue}
+    return TableQuery(schema.dead_letters, where, columns=("error_signature",))
+
+
+def _of_signature(query: TableQuery, signature: str) -> TableQuery:
+    return TableQuery(query.table, {**query.where, "error_signature": signature})
+
+
 def _by_signature(view: LedgerView, queue: str | None) -> tuple[dict[str, int], bool]:
     """Count the dead letters that stand by signature; False where a bound was met."""
     counts: Counter[str] = Counter()
     is_complete, signatures = True, 0
     for name in recorded_queues(view) if queue is None else [queue]:
-        where = {"settled": 0, "queue": name}
-        column = "error_signature"
-        query = TableQuery(schema.dead_letters, where, columns=(column,))
+        query = _signatures_of(name)
         for signature in distinct_values(view.tables, query):
             if signatures == SIGNATURES_MAX:
                 return dict(counts.most_common()), False
-            same = TableQuery(schema.dead_letters, where | {column: signature}, limit=COUNTED_MAX)
+            same = _of_signature(query, signature)._replace(limit=COUNTED_MAX)
             count = view.tables.count(same)
             counts[signature] += count
             is_complete, signatures = is_complete and count < COUNTED_MAX, signatures + 1
@@ -195,12 +207,11 @@ def dead_alike(view: LedgerView, queue: str | None) -> tuple[tuple[DeadAlike, ..
     """
     groups: list[DeadAlike] = []
     for name in recorded_queues(view) if queue is None else [queue]:
-        where = {"settled": 0, "queue": name}
-        query = TableQuery(schema.dead_letters, where, columns=("error_signature",))
+        query = _signatures_of(name)
         for signature in distinct_values(view.tables, query):
             if len(groups) == SIGNATURES_MAX:
                 return _most_first(groups), False
-            same = TableQuery(schema.dead_letters, where | {"error_signature": signature})
+            same = _of_signature(query, signature)
             count = view.tables.count(same._replace(limit=COUNTED_MAX))
             ends = [_end_of(view, same, descending=descending) for descending in (True, False)]
             is_all = count < COUNTED_MAX

@@ -4,7 +4,15 @@ from typing import Literal
 
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
+from kernel.ledger.ledger import (
+    Document,
+    LedgerTransaction,
+    LedgerView,
+    Request,
+    first_open_query,
+    open_query,
+    outcome_queries,
+)
 from kernel.records.binding_pairs import PairEnd
 from kernel.records.external import EXTERNAL_QUEUE
 from kernel.values.host import iso_time
@@ -150,8 +158,26 @@ def storable(text: str) -> str:
     return text[:REASON_CHARS_MAX].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 
+def ask_ahead_of_counts(view: LedgerView) -> None:
+    """Ask ahead how many requests are open and had an outcome, and for the first open ones."""
+    queues = known_queues()
+    view.ask_ahead(
+        others=[first_open_query(queue, 1) for queue in queues],
+        counts=[
+            open_query(),
+            *map(open_query, queues),
+            *outcome_queries("dead_letter"),
+            *outcome_queries("cancelled"),
+        ],
+    )
+
+
+def known_queues() -> tuple[str, ...]:
+    """Return the names of the queues that this program knows."""
+    return (CASCADE_QUEUE, EXTERNAL_QUEUE, *QUEUE_KINDS)
+
+
 def open_by_queue(view: LedgerView) -> dict[str, int]:
     """Return how many requests of each queue are open, for the queues that have any."""
-    queues = (CASCADE_QUEUE, EXTERNAL_QUEUE, *QUEUE_KINDS)
-    counted = {queue: view.count_open_requests(queue) for queue in queues}
+    counted = {queue: view.count_open_requests(queue) for queue in known_queues()}
     return {queue: number for queue, number in counted.items() if number}

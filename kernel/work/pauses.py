@@ -50,6 +50,9 @@ class PauseDecision:
     reason: str = ""
 
 
+PAUSES = TableQuery(schema.queue_pauses)
+
+
 def pauses_of(view: LedgerView) -> list[Pause]:
     """Return the pauses that stand, of every queue."""
     return [
@@ -60,7 +63,7 @@ def pauses_of(view: LedgerView) -> list[Pause]:
             row["decided_by"],
             row["reason"],
         )
-        for row in view.tables.scan(TableQuery(schema.queue_pauses))
+        for row in view.tables.scan(PAUSES)
     ]
 
 

@@ -30,10 +30,12 @@ from kernel.ledger.store.tables import (
     SEARCH_ROWS,
     Row,
     TableQuery,
+    distinct_look,
     distinct_values,
     rows_in_pages,
 )
 from kernel.work.errors import WorkRefused
+from kernel.work.outcomes import known_queues
 from kernel.work.requests import State, closing_ids, request_id_of
 
 ROWS_MAX = 1000
@@ -217,6 +219,8 @@ class _Walk:
         """Yield the sequences to which an index leads, newest first."""
         queries = self._queries()
         page = max(FIRST_ROWS, self._limit // max(len(queries), 1) + 1)
+        if len(queries) > 1:
+            self._view.ask_ahead(others=[_page_of(query, high, page) for query in queries])
         streams = [self._entries(query, high, page) for query in queries]
         with_states_max = FAILURES_MAX if self._looks_up_states else ENTRIES_MAX
         with_states, newer = 0, None
@@ -275,7 +279,7 @@ class _Walk:
         looks_up = self._looks_up_states and query.table is schema.request_failures
         after = before
         while True:
-            rows = self._view.tables.scan(query._replace(after=after, limit=at_once))
+            rows = self._view.tables.scan(_page_of(query, after, at_once))
             yield from self._with_states(rows) if looks_up else rows
             if len(rows) < at_once:
                 return
@@ -390,6 +394,13 @@ class _Walk:
         return {sequence for sequence, why in reasons.items() if words in why.casefold()}
 
 
+def _page_of(query: TableQuery, after: int | None, limit: int) -> TableQuery:
+    return query._replace(after=after, limit=limit)
+
+
+_QUEUES = TableQuery(schema.outbox, columns=("queue",))
+
+
 def numbers_in(text: str) -> list[int]:
     """Return the sequences that a text names, such as `3,17`.
 
@@ -412,7 +423,13 @@ def _content_text(row: Row) -> str:
 
 def recorded_queues(view: LedgerView) -> list[str]:
     """Return the queues of which requests are on the record, by a look for each."""
-    return [*distinct_values(view.tables, TableQuery(schema.outbox, columns=("queue",)))]
+    view.ask_ahead(others=looks_for_queues())
+    return [*distinct_values(view.tables, _QUEUES)]
+
+
+def looks_for_queues() -> list[TableQuery]:
+    """Return the looks of `recorded_queues` where there are no queues but those that are known."""
+    return [distinct_look(_QUEUES, name) for name in (None, *known_queues())]
 
 
 def reasons_of(view: LedgerView, rows: Iterable[Row]) -> dict[int, str]:

@@ -19,8 +19,10 @@ from typing import Any, Final, Literal
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from kernel.authority.requests import OPEN_CASCADES, readiness_queries
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
+from kernel.ledger.store.buffer import joined_ahead
 from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.bindings.source_binding import read_source_binding
 from kernel.model.node_kinds import derived_name_in
@@ -34,6 +36,7 @@ from kernel.work.attempts import Failures, failures_of
 from kernel.work.content_schema import ContentMisfit, SchemaContent
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
+from kernel.work.pauses import PAUSES
 from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, is_built_in, not_asked, requestable_kind
 from kernel.work.ready_requests import due_at_us
 from kernel.work.registrations import registered_kind
@@ -241,6 +244,7 @@ def status_of(view: LedgerView, request_id: str, *, attempts: bool = False) -> W
     With `attempts`, its failures have those that are kept.
     Of what the record itself asks for, such as a recompute, the content is what the record says.
     """
+    ask_ahead_of(view, [request_id], attempts=attempts)
     row = view.tables.get(schema.outbox, request_id)
     if row is None:
         return None
@@ -277,6 +281,26 @@ def status_of(view: LedgerView, request_id: str, *, attempts: bool = False) -> W
     )
 
 
+def ask_ahead_of(
+    view: LedgerView, request_ids: Sequence[str], *, attempts: bool = False, holds: bool = False
+) -> None:
+    """Ask ahead for what says how requests stand; with `holds` for what holds them back, too."""
+    receipt_ids = [each for name in request_ids for each in closing_ids(name)]
+    receipt_ids += map(dismissal_receipt_id, request_ids)
+    requests = joined_ahead(schema.outbox, "request_id", request_ids)
+    joined = [
+        requests,
+        joined_ahead(schema.outbox_outcomes, "request_id", request_ids),
+        joined_ahead(schema.request_failures, "request_id", request_ids),
+        joined_ahead(schema.receipts, "receipt_id", receipt_ids),
+    ]
+    if attempts:
+        joined.append(joined_ahead(schema.request_attempts, "request_id", request_ids))
+    if holds:
+        joined += readiness_queries((requests, "item_key"))
+    view.ask_ahead(*joined, others=[PAUSES, OPEN_CASCADES] if holds else ())
+
+
 def request_receipt_id(request_id: str) -> str:
     """Return the id of the receipt that records a producer's request."""
     return f"receipt:{request_id}:requested"
@@ -305,6 +329,7 @@ def dismissal_receipt_id(request_id: str) -> str:
 
 def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome | None:
     """Return how a request of a queue ended, None where the queue has none under this id."""
+    ask_ahead_of(view, [request_id])
     row = view.tables.get(schema.outbox, request_id)
     if row is None or row["queue"] != queue:
         return None

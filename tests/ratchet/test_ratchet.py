@@ -6,11 +6,12 @@ import pytest
 import structlog
 
 from tests.ratchet.bounds import bounds, lowered, over, under
-from tests.ratchet.counts import ON_A_TREE, ON_POSTGRES, ON_SQLITE
+from tests.ratchet.counts import ON_A_TREE, ON_POSTGRES, ON_SQLITE, QUESTIONS
 
 pytestmark = pytest.mark.may_block
 
 REMEDY = "`make ratchet` writes the bounds down"
+QUESTION_TRIPS_MAX = 3
 TAKES = 3
 """How often a count is taken that is over its bound: what else the process did only adds to it."""
 
@@ -59,6 +60,12 @@ def test_the_round_trips_to_postgres_are_at_their_bound(held, name, new_url):
 @pytest.mark.parametrize("name", ON_A_TREE)
 def test_an_idle_process_sets_no_more_timers_than_it_has_to(held, name):
     held(name, ON_A_TREE[name])
+
+
+def test_no_question_takes_more_than_three_round_trips():
+    trips = bounds()["trips_of_doors"]
+    assert trips.keys() == QUESTIONS.keys()
+    assert max(trips.values()) <= QUESTION_TRIPS_MAX
 
 
 def test_each_count_has_its_bound():

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from actors import messages
 from kernel.belief.limits import AUDIT_PAGE_MAX
 from kernel.ledger.ledger import LedgerView
-from kernel.work.requests import WorkStatus, outcome_of
+from kernel.work.requests import WorkStatus, ask_ahead_of, outcome_of
 from queues.queue.job_progress import JobProgress
 from workers.questions.fields import Name
 from workers.questions.question import GatewayQuestion
@@ -31,6 +31,7 @@ from workers.views.fleet import (
 )
 from workers.views.requests import RequestDocument, progress_of
 from workers.views.surroundings import why_open
+from workers.views.waiting import RecordedHold, hold_of_request
 
 
 class GatewayServices(AttentionServices, Protocol):
@@ -101,9 +102,15 @@ class GetWaiting(GatewayQuestion):
 
     async def ask(self, services: GatewayServices) -> WaitingDocument:
         """Return why it waits."""
-        request = GetRequest(queue=self.queue, request_id=self.request_id)
-        status = await services.read(request.status)
-        why = await why_open(services, self.queue, self.request_id)
+        now_us = services.ledger.host.now_us()
+
+        def read(view: LedgerView) -> tuple[WorkStatus, RecordedHold | None]:
+            ask_ahead_of(view, [self.request_id], attempts=True, holds=True)
+            status = existing_status(view, self.queue, self.request_id)
+            return status, hold_of_request(view, self.request_id, now_us)
+
+        status, held = await services.read(read)
+        why = await why_open(services, self.queue, held)
         state = status.state if why is None else "open"
         return {"request_id": self.request_id, "state": state, "why": why}
 

@@ -127,8 +127,7 @@ async def fleet_versions(services: RequestServices) -> FleetVersions:
 
 async def queues_document(services: RequestServices) -> QueuesDocument:
     """Return what the record asks for, what each queue holds, what is paused, and who works."""
-    requests = await services.read(count_requests)
-    pauses = await services.read(pauses_of)
+    requests, pauses = await services.read(lambda view: (count_requests(view), pauses_of(view)))
     depths = await depths_by_name(services.work.queues)
     beats, at_ms = await services.work.heartbeats.alive(), now_ms()
     return {

@@ -5,14 +5,14 @@ from typing import Any, NotRequired, cast
 from typing_extensions import TypedDict
 
 from kernel.audit.log import LogRowDocument, log_document, superseded_row
-from kernel.audit.operations import envelope_of, row_document
+from kernel.audit.operations import ask_ahead_of_operation, envelope_of, row_document
 from kernel.authority.graph import is_understanding
-from kernel.authority.requests import stale_since
+from kernel.authority.requests import ask_ahead_of_understanding, stale_since
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
 from kernel.values.host import iso_time
-from kernel.work.outcomes import open_by_queue
+from kernel.work.outcomes import ask_ahead_of_counts, open_by_queue
 from kernel.work.queue_kinds import QUEUE_KINDS
 
 
@@ -83,6 +83,7 @@ class RequestCounts(TypedDict):
 
 def describe_node(view: LedgerView, node_id: str) -> NodeDocument | None:
     """Return a node's record; reading an authority computes nothing (INV-A-AUTHORITY-EAGER-1)."""
+    ask_ahead_of_understanding(view, node_id)
     record = view.node(node_id)
     if record is not None and is_understanding(record):
         record = record | {"authority_stale_since": stale_since(view, node_id)}
@@ -95,6 +96,7 @@ def describe_operation(view: LedgerView, operation_id: str) -> OperationRecordDo
     Raises:
         RangeQuarantined: it cannot be read, and is quarantined; else its row says that it is.
     """
+    ask_ahead_of_operation(view, operation_id)
     row = view.log_row_of(operation_id)
     receipts = view.receipts_of(operation_id)
     if row is None:
@@ -125,6 +127,7 @@ def _archived_at(view: LedgerView, row: Row) -> str | None:
 
 def count_requests(view: LedgerView) -> RequestCounts:
     """Return how many requests were recorded and how they ended."""
+    ask_ahead_of_counts(view)
     recorded = view.head().request_sequence
     still_open = view.count_open_requests()
     dead = view.count_outcomes("dead_letter")

@@ -14,12 +14,13 @@ from kernel.work.request_lists import (
     requests_under,
 )
 from kernel.work.request_search import RequestSearch, count_requests
-from kernel.work.requests import WorkStatus, status_of
+from kernel.work.requests import WorkStatus, ask_ahead_of, status_of
 from queues.errors import QueueError
 from queues.queue.claim_tokens import claimed_us, is_of, worker_of
 from queues.queue.items import BATCH_ITEMS_MAX, LiveItem
 from queues.queue.job_progress import JobProgress, NotedProgress
 from workers.views.surroundings import RequestServices, why_open
+from workers.views.waiting import RecordedHold, hold_of_request
 
 COUNTED_MAX: Final = 1000
 """Requests of a list that are counted."""
@@ -58,18 +59,21 @@ async def request_view(
     services: RequestServices, queue: str, request_id: str
 ) -> RequestView | None:
     """Return a request of a queue; None where nothing asked this queue for it."""
+    now_us = services.ledger.host.now_us()
 
-    def read(view: LedgerView) -> tuple[WorkStatus, RequestHistory] | None:
+    def read(view: LedgerView) -> tuple[WorkStatus, RequestHistory, RecordedHold | None] | None:
+        ask_ahead_of(view, [request_id], attempts=True, holds=True)
         status = status_of(view, request_id, attempts=True)
         if status is None or status.queue != queue:
             return None
-        return status, request_history(view, status)
+        history = request_history(view, status)
+        return status, history, hold_of_request(view, request_id, now_us)
 
     known = await services.read(read)
     if known is None:
         return None
-    status, history = known
-    why = await why_open(services, queue, request_id) if status.state == "open" else None
+    status, history, held = known
+    why = await why_open(services, queue, held)
     is_settled = status.requeued_as is not None or status.dismissed is not None
     is_dead = status.state == "dead_letter" and not is_settled
     # What the record itself asks for is neither taken back nor asked for anew by anybody.

@@ -57,7 +57,10 @@ def find_sessions(
     place = _place(after)
     sessions: list[SessionSummaryDocument] = []
     scanned = 0
-    while rows := view.belief_sessions_before(place, limit=SEARCH_ROWS):
+    is_over = False
+    while not is_over:
+        rows = view.belief_sessions_before(place, limit=SEARCH_ROWS)
+        is_over = len(rows) < SEARCH_ROWS
         for row in rows:
             if len(sessions) == limit or scanned == SCANNED_MAX:
                 return {"sessions": sessions, "next_after": _cursor_text(place)}

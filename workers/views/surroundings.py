@@ -19,7 +19,6 @@ from workers.views.waiting import (
     CapacityHolder,
     RecordedHold,
     Surroundings,
-    hold_of_request,
     why_waiting,
 )
 
@@ -83,14 +82,8 @@ class RequestServices(Protocol):
         """Answer a question from a snapshot of the ledger."""
 
 
-async def why_open(services: RequestServices, queue: str, request_id: str) -> str | None:
-    """Say why a request waits; None where it has its outcome.
-
-    Raises:
-        WorkRefused: `work_request_unknown`.
-    """
-    now_us = services.ledger.host.now_us()
-    held = await services.read(lambda view: hold_of_request(view, request_id, now_us))
+async def why_open(services: RequestServices, queue: str, held: RecordedHold | None) -> str | None:
+    """Say why a request waits of which the record says this; None where it has its outcome."""
     if held is None:
         return None
     if queue not in services.work.queues:

@@ -9,7 +9,7 @@ rows at all.
 # ruff: noqa: S608
 # Every name that is put into a text here is one of the schema's.
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from kernel.ledger.postgres.column_arrays import column_array
 from kernel.ledger.postgres.connection import Statement
 from kernel.ledger.postgres.schema import column_types
 from kernel.ledger.store.keys import column_names, key_names, values_getter
-from kernel.ledger.store.tables import Expected, Joined, TableQuery
+from kernel.ledger.store.tables import Expected, Joined, TableQuery, rows_of
 
 Rows = list[tuple[Any, ...]]
 
@@ -36,6 +36,9 @@ class AheadRows:
         self._by_value: dict[_Shape, dict[Any, Rows]] = {}
         """Of values of a column all the rows that have them, and certain values in others."""
 
+        self._joined: list[Joined] = []
+        """The queries that are of others."""
+
     def row(self, table: Table, key: tuple[str | int, ...]) -> Rows | None:
         """Return the rows of a primary key, one at most; None where it was not asked for."""
         if len(key) > 1 or not self._by_value:
@@ -43,23 +46,56 @@ class AheadRows:
         known = self._by_value.get((table.name, key_names(table)[0], ()))
         return None if known is None else known.get(key[0])
 
-    def rows(self, query: TableQuery) -> Rows | None:
-        """Return the rows of a query; None where not all its values were asked for."""
-        if query.any_of is None or query.columns or not self._by_value:
+    def scan(self, query: TableQuery) -> list[Any] | None:
+        """Return what the snapshot's `scan` does; None where that was not asked for."""
+        if not self._by_value:
             return None
+        rows = self.rows(query) if query.any_of is not None else self._rows_with(query)
+        if rows is None:
+            return None
+        names = column_names(query.table)
+        return rows_of(query, (dict(zip(names, row, strict=True)) for row in rows))
+
+    def _rows_with(self, query: TableQuery) -> Rows | None:
+        """Return all rows that have the values of a query, in no order."""
+        where = query.where
+        for name, value in where.items():
+            known = self._by_value.get((query.table.name, name, _without(where, name)))
+            rows = None if known is None else known.get(value)
+            if rows is not None:
+                return rows
+        return None
+
+    def rows(self, query: TableQuery) -> Rows | None:
+        """Return the rows of a query by values of a column; None where not all were asked for."""
         known = self._by_value.get(_shape(query))
         if known is None:
             return None
         rows: Rows = []
-        for value in dict.fromkeys(query.any_of[1]):
+        for value in dict.fromkeys(_any_of(query)[1]):
             of_value = known.get(value)
             if of_value is None:
                 return None
             rows += of_value
         return rows[: query.limit]
 
+    def unknown(self, joined: Sequence[Joined]) -> list[Joined]:
+        """Return those of the queries whose rows are not known, and those that they are of."""
+        unknown = [each for each in joined if self._is_unknown(each)]
+        needed = {id(other) for each in unknown for other, _ in each.of}
+        return [each for each in joined if each in unknown or id(each) in needed]
+
+    def _is_unknown(self, joined: Joined) -> bool:
+        query = joined.query
+        if joined.of:
+            return joined not in self._joined
+        if query.any_of is None or None in query.where.values():
+            return False
+        return bool(query.any_of[1]) and self.rows(query) is None
+
     def learn(self, joined: Sequence[Joined], replies: Sequence[Rows]) -> None:
         """Keep what the server answered to queries, of which each comes behind those it is of."""
+        self._joined += [each for each in joined if each.of]
         complete: dict[int, Rows] = {}
         """By query; without those that have more rows than they may."""
 
@@ -138,6 +174,10 @@ def _values_of(joined: Joined, complete: dict[int, Rows]) -> Iterator[Any]:
 
 def _shape(query: TableQuery) -> _Shape:
     return query.table.name, _any_of(query)[0], tuple(query.where.items())
+
+
+def _without(where: Mapping[str, Any], column: str) -> tuple[tuple[str, Any], ...]:
+    return tuple(each for each in where.items() if each[0] != column)
 
 
 def _any_of(query: TableQuery) -> tuple[str, Sequence[str | int]]:

@@ -66,7 +66,6 @@ from kernel.ledger.store.tables import (
     DuplicateKey,
     Expected,
     HeadMoved,
-    Joined,
     MissingReference,
     Questions,
     Row,
@@ -161,7 +160,6 @@ class PostgresTables(SqlTables):
         """What is sent with the next question, or with COMMIT."""
 
         self._ahead = AheadRows()
-
         self.ahead: Ahead | None = None
         """The look at the head that came with the snapshot."""
 
@@ -225,10 +223,8 @@ class PostgresTables(SqlTables):
 
     def scan(self, query: TableQuery) -> list[Any]:
         """Return the rows of a query, or tuples of values where it names columns."""
-        known = self._ahead.rows(query)
-        if known is None:
-            return super().scan(query)
-        return [dict(zip(column_names(query.table), row, strict=True)) for row in known]
+        known = self._ahead.scan(query)
+        return super().scan(query) if known is None else known
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
@@ -288,37 +284,51 @@ class PostgresTables(SqlTables):
         with _translate_driver_errors(self._connection):
             return postgres_catalog.content_faults(self._connection)
 
-    def prefetch(self, queries: Sequence[TableQuery]) -> None:
+    def prefetch(self, questions: Questions) -> None:
         """Ask in one round trip what is going to be asked for in this snapshot."""
-        named = (
+        joined, others, counts = questions
+        unknown = self._ahead.unknown(joined)
+        is_new = [each for each in others if self._statement(each) not in self._ahead.answers]
+        counted = [
             query
-            for query in queries
-            if query.any_of and query.any_of[1] and None not in query.where.values()
-        )
-        joined = [Joined(query) for query in named if self._ahead.rows(query) is None]
-        others = [query for query in queries if query.any_of is None]
-        others = [query for query in others if self._statement(query) not in self._ahead.answers]
-        questions = Questions(joined, others)
-        asking = self.statements_ahead(questions)
-        if asking:
+            for query in counts
+            if self._statement(query, is_count=True) not in self._ahead.answers
+        ]
+        questions = Questions(unknown, is_new, counted)
+        gathered: list[Statement] = []
+        try:
             with _translate_driver_errors(self._connection):
+                asking = self.statements_ahead(questions)
+                if not asking:
+                    return
                 gathered = self._take_gathered()
                 replies = self._connection.exchange([*gathered, *asking])
-            self.learn(questions, replies[len(gathered) :])
+        except TextNotStorable:
+            if gathered or self._connection.info.transaction_status is _FAILED:
+                raise
+            return
+        self.learn(questions, replies[len(gathered) :])
 
     def statements_ahead(self, questions: Questions) -> list[Statement]:
         """Return what asks questions, for `learn` to take the replies."""
-        return [*map(joined_statement, questions.joined), *map(self._statement, questions.others)]
+        return [*map(joined_statement, questions.joined), *self._whole_statements(questions)]
 
     def learn(self, questions: Questions, replies: Sequence[StatementReply]) -> None:
         """Keep the replies to `statements_ahead`."""
-        joined, others = questions
+        joined = questions.joined
         self._ahead.learn(joined, [reply.rows for reply in replies[: len(joined)]])
-        for query, reply in zip(others, replies[len(joined) :], strict=True):
-            self._ahead.answers[self._statement(query)] = reply.rows
+        statements = self._whole_statements(questions)
+        for statement, reply in zip(statements, replies[len(joined) :], strict=True):
+            self._ahead.answers[statement] = reply.rows
 
-    def _statement(self, query: TableQuery) -> tuple[str, tuple[Any, ...]]:
-        [(sql, values)] = self._statements(query)
+    def _whole_statements(self, questions: Questions) -> list[tuple[str, tuple[Any, ...]]]:
+        counts = (self._statement(query, is_count=True) for query in questions.counts)
+        return [*map(self._statement, questions.others), *counts]
+
+    def _statement(
+        self, query: TableQuery, *, is_count: bool = False
+    ) -> tuple[str, tuple[Any, ...]]:
+        [(sql, values)] = self._statements(query, is_count=is_count)
         return sql, values if query.limit is None else (*values, query.limit)
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -23,6 +23,8 @@ from kernel.ledger.store.catalog import ContentReport, StorageFault
 from kernel.ledger.store.keys import Columns, Values, key_names, unique_columns, values_getter
 from kernel.ledger.store.tables import (
     DuplicateKey,
+    Joined,
+    Questions,
     Row,
     SingleRows,
     TableQuery,
@@ -92,6 +94,18 @@ def query_ahead(
         askable = [value for value in askable if _is_askable(str(value))]
     limit = None if most is None else most + 1
     return TableQuery(table, where or {}, (column, askable), limit=limit)
+
+
+def joined_ahead(
+    table: Table,
+    column: str,
+    values: Iterable[str | int] = (),
+    where: Mapping[str, Any] | None = None,
+    *,
+    of: Sequence[tuple[Joined, str]] = (),
+) -> Joined:
+    """Return the same, where further values stand in columns of other queries' rows."""
+    return Joined(query_ahead(table, column, values, where), tuple(of))
 
 
 @cache
@@ -336,9 +350,8 @@ class BufferedTables(SingleRows):
         Such a store is asked the `further` queries as well, and answers them when they are asked.
         """
         if self._prefetch is not None:
-            self._prefetch(
-                [*(query for query in queries if query.any_of and query.any_of[1]), *further]
-            )
+            joined = [Joined(query) for query in queries if query.any_of and query.any_of[1]]
+            self._prefetch(Questions(joined, further))
         answers: list[list[Row]] = []
         for query in queries:
             table, equal, any_of = query.table, query.where, query.any_of

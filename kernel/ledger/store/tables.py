@@ -88,12 +88,14 @@ class Joined(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """What is going to be asked of a snapshot, as far as that is known before it is taken."""
+    """What is going to be asked of a snapshot, as far as that is known before it is asked."""
 
     joined: Sequence[Joined] = ()
     """Of these each stands behind those that it is of."""
 
     others: Sequence[TableQuery] = ()
+    counts: Sequence[TableQuery] = ()
+    """Queries whose rows are counted."""
 
 
 NO_QUESTIONS = Questions()
@@ -152,12 +154,27 @@ def rows_in_pages(tables: "TablesView", query: TableQuery) -> Iterator[Row]:
 
 def distinct_values(tables: "TablesView", query: TableQuery) -> Iterator[Any]:
     """Yield the values of the one column of a query, in their order, by a look for each."""
-    [column] = query.columns
-    query = query._replace(order_by=column, limit=1)
-    while rows := tables.scan(query):
+    look = distinct_look(query)
+    while rows := tables.scan(look):
         [(value,)] = rows
         yield value
-        query = query._replace(after=value)
+        look = distinct_look(query, value)
+
+
+def distinct_look(query: TableQuery, after: Any = None) -> TableQuery:
+    """Return the look for the first value of the one column of a query behind another."""
+    [column] = query.columns
+    return query._replace(order_by=column, after=after, limit=1)
+
+
+def ask_ahead(tables: "TablesView", questions: Questions) -> None:
+    """Ask in one round trip what is going to be asked of a snapshot; it changes no answer.
+
+    A store on this machine is asked nothing.
+    """
+    prefetch = getattr(tables, "prefetch", None)
+    if prefetch is not None:
+        prefetch(questions)
 
 
 def no_more() -> None:

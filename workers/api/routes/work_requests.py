@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import RequestWorkUnit
+from kernel.ledger.ledger import LedgerView
 from kernel.work.contents import BindingEvaluation, ExtractionTask, ExtractionTransition
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (
@@ -24,6 +25,7 @@ from kernel.work.requests import (
     WorkReceipt,
     WorkRequest,
     WorkStatus,
+    ask_ahead_of,
     outcome_of,
 )
 from workers.api.access import decider, is_of_worker
@@ -243,12 +245,14 @@ async def _outcomes(
 async def _read_outcomes(
     services: Services, queue: str, request_ids: list[str]
 ) -> list[RequestOutcome]:
-    return await services.read(
-        lambda view: [
+    def read(view: LedgerView) -> list[RequestOutcome]:
+        ask_ahead_of(view, request_ids)
+        return [
             existing_request(view, outcome_of(view, queue, request_id), request_id)
             for request_id in request_ids
         ]
-    )
+
+    return await services.read(read)
 
 
 def requester_of(request: Request, name: str) -> str:
