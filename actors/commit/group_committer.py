@@ -66,6 +66,7 @@ from kernel.ledger.shards import Fence, holds, rows_while_held
 from kernel.ledger.store.tables import Expected, HeadMoved, Questions
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
+from kernel.records.active_bindings import note_commit
 from kernel.simulate.operation import SimulationResult
 from kernel.transaction.kernel import Kernel
 from kernel.values.errors import OF_THE_LEDGER, CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
@@ -369,6 +370,7 @@ class Committer:
                 head = transaction.head_now
                 recorded = Recorded.of(transaction)
                 self._computed_s = time.perf_counter() - began_s
+            note_commit(transaction)
             units = sum([part.end - part.first for part in parts])
             self._learn(units, time.perf_counter() - began_s)
         except LedgerUnavailable as error:

@@ -650,6 +650,9 @@ class LedgerTransaction(LedgerView):
         self.known_of_bindings: dict[str, Any] = {}
         """What `kernel.records.active_bindings` has read; forgotten likewise."""
 
+        self.wrote_bindings = False
+        """Whether an operation wrote a binding, even one that was undone."""
+
         self._known_at: tuple[int, ...] = ()
         self._known: dict[Any, Any] = {}
 

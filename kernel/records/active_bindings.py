@@ -123,8 +123,15 @@ class ActiveBindings:
         self._unsettled &= {*own}
         self.sequence = begun
 
+    def note_commit(self, transaction: LedgerTransaction) -> None:
+        """Know that a transaction was committed, of which nothing more is read: it wrote none."""
+        if self.sequence == transaction.begun_at_sequence and not self._unsettled:
+            self.sequence = transaction.head_now.ec_sequence_number
+
     def own(self, transaction: LedgerTransaction) -> dict[str, _Read | None]:
         """Return the bindings that a transaction has written so far, as they stand in it."""
+        if not transaction.wrote_bindings:
+            return {}
         known = transaction.known_of_bindings
         own: dict[str, _Read | None] = known.setdefault("own", {})
         scanned = newest = known.get("scanned", transaction.begun_at_sequence)
@@ -201,6 +208,14 @@ def catch_up_at_beginning(transaction: LedgerTransaction) -> None:
     if bindings is not None:
         with bindings.turn:
             bindings.catch_up_to_beginning(transaction, ())
+
+
+def note_commit(transaction: LedgerTransaction) -> None:
+    """Keep what is known of the bindings where a transaction that was committed wrote none."""
+    bindings: ActiveBindings | None = transaction.kept.get(ActiveBindings)
+    if bindings is not None and not transaction.wrote_bindings:
+        with bindings.turn:
+            bindings.note_commit(transaction)
 
 
 def match_at_head(transaction: LedgerTransaction, fields: Mapping[str, str]) -> list[ActiveBinding]:

@@ -11,12 +11,13 @@ is left under a mark, from which `route_page` goes on (decision kernel/0283). Bo
 rules: verification computes the same pages.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
 
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.outbox import add_request, end_request
 from kernel.ledger.record_keys import routing_mark_key
 from kernel.model.bindings.artifacts import ActiveArtifact, read_artifact
@@ -53,32 +54,49 @@ BINDING, ARTIFACT, _EVENT = "binding", "artifact", "event"
 
 _EVERY_PAIR, _UNFINISHED = "every", "unfinished"
 
+_NODES, _SNAPSHOTS = schema.nodes.name, schema.binding_generation_snapshots.name
+_ROUTED = (SOURCE_ARTIFACT, SOURCE_BINDING)
+
 
 def follow_operation(operation: AppliedOperation) -> None:
     """Write what an operation means for bindings and artifacts, once all of it was applied."""
     place = operation.transaction, operation.sequence, operation.operation_id
+    changed_bindings, artifacts = _bindings_and_artifacts(operation)
+    if changed_bindings:
+        operation.transaction.wrote_bindings = True
+    for before, node in artifacts:
+        _Routing(*place).follow_artifact(
+            read_artifact(before), read_artifact(node), undoes=bool(operation.undone)
+        )
+    for binding_id in changed_bindings:
+        _Routing(*place).page_of_binding(binding_id, "")
+
+
+def _bindings_and_artifacts(
+    operation: AppliedOperation,
+) -> tuple[Iterable[str], list[tuple[Document | None, Document | None]]]:
+    """Return the bindings that an operation wrote, and the artifacts before and after it."""
+    transaction = operation.transaction
     changed_bindings = dict[str, None]()
     befores = dict[str, str | None]()
     for write in operation.writes:
-        if write.store == schema.binding_generation_snapshots.name:
+        if write.store == _SNAPSHOTS:
             changed_bindings[write.record_key.rpartition("|")[0]] = None
-        elif write.store == schema.nodes.name:
+        elif write.store == _NODES:
             befores.setdefault(write.record_key, write.pre_image_hash)
+    artifacts: list[tuple[Document | None, Document | None]] = []
     for node_id, before_hash in befores.items():
-        node = operation.transaction.node(node_id)
-        before = None
-        if node is None or node["node_kind"] in (SOURCE_ARTIFACT, SOURCE_BINDING):
-            content = operation.transaction.pre_image(before_hash) if before_hash else None
-            before = None if content is None else orjson.loads(content)
+        node = transaction.node(node_id)
+        if node is not None and node["node_kind"] not in _ROUTED:
+            continue
+        content = transaction.pre_image(before_hash) if before_hash else None
+        before = None if content is None else orjson.loads(content)
         kind = (node or before or {}).get("node_kind")
         if kind == SOURCE_BINDING:
             changed_bindings[node_id] = None
         elif kind == SOURCE_ARTIFACT:
-            _Routing(*place).follow_artifact(
-                read_artifact(before), read_artifact(node), undoes=bool(operation.undone)
-            )
-    for binding_id in changed_bindings:
-        _Routing(*place).page_of_binding(binding_id, "")
+            artifacts.append((before, node))
+    return changed_bindings, artifacts
 
 
 def route_page(transaction: LedgerTransaction, mark_id: str) -> None:

@@ -1,5 +1,7 @@
 """The routed bindings of a ledger (§13.4): caught up at any time, they are those of the record."""
 
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from kernel.ledger.store.tables import TableQuery
 from kernel.records import active_bindings
 from kernel.records.active_bindings import ActiveBindings
+from kernel.transaction.kernel import Kernel
 from tests.kernel.bindings.machine import BINDING_IDS, BindingMachine
 from tests.kernel.bindings.routed import created, selector, updated
 from tests.kernel.build import (
@@ -16,6 +19,7 @@ from tests.kernel.build import (
     create,
     effect,
     envelope,
+    informed,
     memory_ledger,
     submit,
 )
@@ -32,12 +36,36 @@ def routed(bindings):
     return {source: sorted(bindings.match({"source_id": source})) for source in SOURCES}
 
 
+def noting(transaction_of):
+    """Transactions that know the bindings when they end, and what they wrote when committed."""
+
+    @contextmanager
+    def transaction():
+        with transaction_of() as transaction:
+            yield transaction
+            matching = {
+                source: [
+                    each.binding_id
+                    for each in active_bindings.match_at_head(transaction, {"source_id": source})
+                ]
+                for source in SOURCES
+            }
+            assert {source: sorted(ids) for source, ids in matching.items()} == of_record(
+                transaction
+            )
+        active_bindings.note_commit(transaction)
+
+    return transaction
+
+
 class Bindings(BindingMachine):
     """Bindings that are written and undone; the index catches up now and then."""
 
     @initialize()
     def begin(self):
         self.start()
+        active_bindings.read_active_bindings(self.ledger)
+        self.ledger.transaction = noting(self.ledger.transaction)
         self.generations = {}
         self.routed = ActiveBindings()
 
@@ -60,6 +88,19 @@ class Bindings(BindingMachine):
         self.accept(
             envelope("quarantine", [effect("quarantine", binding_id, quarantine_reason="r")])
         )
+
+    @rule()
+    def write_a_note(self):
+        self.accept(create(f"note-{next(self.names)}", "Note"))
+
+    @invariant()
+    def what_a_process_keeps_is_what_is_on_record(self):
+        if not hasattr(self, "ledger"):
+            return
+        kept = self.ledger.kept[ActiveBindings]
+        with self.ledger.view() as view:
+            kept.catch_up(view)
+            assert routed(kept) == of_record(view)
 
     @rule()
     def catch_up(self):
@@ -124,3 +165,19 @@ def test_pages_of_any_length_lose_nothing(monkeypatch, page):
             bindings.catch_up(view)
             bindings.catch_up(view)
         assert routed(bindings) == {"s1": ["b1"], "s2": ["b2"], "s3": []}
+
+
+@spec
+@pytest.mark.parametrize("writes_binding", [False, True])
+def test_what_a_process_wrote_itself_is_read_where_it_wrote_a_binding_alone(writes_binding):
+    ledger = memory_ledger()
+    submit(ledger, create("corpus", "Corpus"))
+    active_bindings.read_active_bindings(ledger)
+    bindings = ledger.kept[ActiveBindings]
+    with ledger.transaction() as transaction:
+        document = created("b1", from_source("s1")) if writes_binding else create("n", "Note")
+        result = Kernel().submit(transaction, informed(transaction, document), "caller")
+        assert code_of(result) is None
+        begun_at = transaction.begun_at_sequence
+    active_bindings.note_commit(transaction)
+    assert bindings.sequence == (begun_at if writes_binding else begun_at + 1)
