@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 NONE = "–"
 _NARROW = "\u202f"
+_DATED_S = 90 * 86_400
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def number(value: int) -> str:
@@ -47,6 +49,19 @@ def clock_time(moment: datetime, today: datetime) -> str:
     utc = moment.astimezone(UTC)
     same_day = utc.date() == today.astimezone(UTC).date()
     return utc.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S")
+
+
+def ago(then: datetime, now: datetime) -> str:
+    """Return how long ago a time was, in one unit; its date where that is long ago."""
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    seconds = int((now - then).total_seconds())
+    if abs(seconds) >= _DATED_S:
+        return then.astimezone(UTC).date().isoformat()
+    unit_s, unit = next((row for row in _UNITS if abs(seconds) >= row[0]), _UNITS[-1])
+    span = f"{abs(seconds) // unit_s} {unit}"
+    if abs(seconds) < _UNITS[-1][0]:
+        return "now"
+    return f"in {span}" if seconds < 0 else f"{span} ago"
 
 
 def _two(small: int, per_large: int, large_unit: str, small_unit: str) -> str:

@@ -163,9 +163,7 @@ def _item(item: AttentionItem, now: datetime) -> Row:
         "a_kind": item.kind,
         "state": item.severity,
         "a_sentence": item.sentence,
-        "a_since": "" if item.since is None else words.clock_time(_moment(item.since), now),
-        "a_since_iso": item.since or "",
-        "a_since_exact": "" if item.since is None else words.exact_time(_moment(item.since)),
+        **_time("a_since", None if item.since is None else datetime.fromisoformat(item.since), now),
         "a_link": address_of(item.link),
         "a_action": "" if action is None else action.label,
         "a_command": "" if action is None else action.command,
@@ -173,8 +171,15 @@ def _item(item: AttentionItem, now: datetime) -> Row:
     }
 
 
-def _moment(time: str) -> datetime:
-    return datetime.fromisoformat(time)
+def _time(name: str, moment: datetime | None, now: datetime) -> Row:
+    """Return a time as an element has it; how long ago it is says the page's script."""
+    if moment is None:
+        return dict.fromkeys((name, f"{name}_iso", f"{name}_exact"), "")
+    return {
+        name: words.clock_time(moment, now),
+        f"{name}_iso": words.iso(moment),
+        f"{name}_exact": words.exact_time(moment),
+    }
 
 
 def _queues(queues: tuple[Queue, ...], _: DashboardSnapshot) -> Row:
@@ -299,7 +304,7 @@ def _session(session: Session, now: datetime) -> Row:
         "state": session.state,
         "left": f"{words.number(session.n_survivors)} of {words.number(session.n_universe)}",
         "survivors": [*survivors, *beyond],
-        "active": words.clock_time(session.last_activity, now),
+        **_time("active", session.last_activity, now),
         **_meter("remain", session.n_survivors, session.n_universe),
     }
 
@@ -322,7 +327,7 @@ def _ledger_row(row: LedgerRow, now: datetime) -> Row:
         "effects": " · ".join(row.effect_kinds),
         "by": row.session_id,
         "operation": row.operation_id,
-        "at": words.clock_time(row.committed_at, now),
+        **_time("at", row.committed_at, now),
         "seal": row.row_hash,
     }
 
@@ -353,7 +358,7 @@ def _set_aside(requests: tuple[SetAsideRequest, ...], snapshot: DashboardSnapsho
                     "aside_session": request.session_id or "–",
                     "aside_place": f"{request.shard} {request.offset}",
                     "aside_ends": request.ends,
-                    "aside_at": words.clock_time(request.at, snapshot.time),
+                    **_time("aside_at", request.at, snapshot.time),
                 },
             )
             for request in requests
@@ -371,7 +376,7 @@ def _deaths(deaths: tuple[Death, ...], snapshot: DashboardSnapshot) -> Row:
                     "death_times": words.number(death.times),
                     "death_reason": death.reason,
                     "death_line": death.last_line,
-                    "death_at": words.clock_time(death.at, snapshot.time),
+                    **_time("death_at", death.at, snapshot.time),
                 },
             )
             for death in deaths

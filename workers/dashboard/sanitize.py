@@ -24,7 +24,12 @@ WORD_CHARS_MAX = 24
 """Of a word in which no line ends; a longer one is a name or an id."""
 
 _TOKENS = re.compile(r"[^\s-]*[\s-]*")
-_PIECES = re.compile(r"(?:[^\W_]|[\W_]{1,4}(?=\d)){1,24}[\W_]{0,24}|[\W_]{1,24}")
+_PIECES = re.compile(
+    r"(?<![^\W_])(?:[^\W_]|[\W_]{1,4}(?=\d)){1,24}(?![^\W_])[\W_]{0,24}"
+    r"|[^\W_]{1,8}[\W_]{0,24}|[\W_]{1,24}"
+)
+"""Words with the signs behind them; letters of an id, eight by eight; signs alone."""
+
 
 LINES_CHARS_MAX = 10_000
 """Of a traceback, which is kept with at most 9 KiB."""
@@ -87,8 +92,8 @@ def breakable_pieces(text: str) -> list[str]:
     """Return a text in pieces between which a line may end, so that no word ends in its middle.
 
     A long name may end behind a sign in it; what is longer than a word and has no sign is an id,
-    which may end anywhere. Where there is a space or a hyphen a line may end anyway. The page's
-    script does the same (`static/text.js`).
+    which may end behind each eighth letter. Where there is a space or a hyphen a line may end
+    anyway. The page's script does the same (`static/app.js`).
     """
     pieces = [""]
     for token in _TOKENS.findall(text):

@@ -8,7 +8,6 @@ true of the moment at which it was asked for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE, CASCADES, ready_items
 from kernel.ledger.ledger import LedgerView, Request
@@ -95,7 +94,7 @@ def _session_of(view: LedgerView, request: Request) -> str | None:
 def _reason(view: LedgerView, request: Request, now_us: int) -> str | None:
     due_us = due_at_us(request)
     if due_us > now_us:
-        return f"it is not to be begun before {iso_time(due_us)}"
+        return f"it is not begun until it is due, at {iso_time(due_us)}"
     if request.queue == AUTHORITY_QUEUE and not ready_items(view, [request]):
         if view.open_requests_of(CASCADE_QUEUE, CASCADES):
             return "a wide cascade is being written down; what it asks for follows"
@@ -108,7 +107,8 @@ def _reason(view: LedgerView, request: Request, now_us: int) -> str | None:
         plan = fan_out_of(view, request.item_key, now_us)
         if request.request_id in plan.deferred and plan.deferred_evaluation_at_us is not None:
             again = iso_time(plan.deferred_evaluation_at_us)
-            return f"its event's cycle has no room before {again}: {len(plan.admitted)} go first"
+            room = len(plan.admitted)
+            return f"its event's cycle is full: {room} go first, and the next is at {again}"
     return None
 
 
@@ -135,7 +135,8 @@ def why_waiting(held: RecordedHold, around: Surroundings | None) -> str:
 def _in_queue(held: RecordedHold, around: Surroundings, place: ItemPlace) -> str:
     ends = None if place.state_ends_at_ms is None else _at(place.state_ends_at_ms)
     if place.state == "in_flight":
-        return f"{_claimant(place)}, for the {_ordinal(place.attempts)} time, until {ends}"
+        times = f"for the {_ordinal(place.attempts)} time"
+        return f"{_claimant(place)}, {times}; its claim ends at {ends}"
     if place.state == "delayed":
         why = f": {place.error}" if place.error else ""
         return f"it is tried again at {ends}{why}"
@@ -150,7 +151,7 @@ def _behind(around: Surroundings, place: ItemPlace) -> str:
     if place.state == "suspended":
         return f"there was no capacity for it; {place.due_before} suspended ones go first"
     if around.full_with:
-        return f"all {len(around.full_with)} slots are held: {_holder_names(around.full_with)}"
+        return f"all {len(around.full_with)} slots are held, by {_holder_names(around.full_with)}"
     if place.of_top_priority:
         return f"{place.of_top_priority} of the top priority and {place.due_before} others go first"
     if place.due_before:
@@ -164,7 +165,7 @@ def _claimant(place: ItemPlace) -> str:
     began_us = claimed_us(place.token, ends_us)
     if not place.token or began_us == ends_us:
         return "a worker has it in hand"
-    return f"{worker_of(place.token)} has it in hand since {_at(began_us // 1000)}"
+    return f"{worker_of(place.token)} took it in hand at {_at(began_us // 1000)}"
 
 
 def _away(gateway: str) -> str:
@@ -173,13 +174,16 @@ def _away(gateway: str) -> str:
 
 def _holder_names(holders: Sequence[CapacityHolder]) -> str:
     """Name those whose slots are free first."""
-    shown = [f"{holder.name} until {_at(holder.until_ms)}" for holder in holders[:NAMED_MAX]]
+    shown = [
+        f"{holder.name}, whose lease ends at {_at(holder.until_ms)}"
+        for holder in holders[:NAMED_MAX]
+    ]
     unnamed = len(holders) - len(shown)
-    return ", ".join(shown) + (f" and {unnamed} more" if unnamed else "")
+    return "; ".join(shown) + (f" and {unnamed} more" if unnamed else "")
 
 
 def _at(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%H:%M:%S} UTC"
+    return iso_time(1000 * time_ms)
 
 
 def _ordinal(number: int) -> str:

@@ -306,7 +306,7 @@ async def test_a_request_whose_sessions_gateway_is_away_says_so(door: Door):
 
 async def test_each_open_request_says_why_it_waits(door: Door):
     [later] = await enqueued(door, BINDINGS, binding("a") | {"delay_s": 60})
-    assert (await why(door, BINDINGS, later)).startswith("it is not to be begun before ")
+    assert (await why(door, BINDINGS, later)).startswith("it is not begun until it is due, at ")
     [now] = await enqueued(door, BINDINGS, binding("b"))
     assert "about to be put into its queue" in await why(door, BINDINGS, now)
     queue = door.services.work.queues[BINDING_QUEUE]

@@ -17,21 +17,30 @@ from jinja2.lexer import Token, TokenStream
 
 from workers.dashboard.pages.page import templates
 
-NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{1,9}")
+NUMBER = re.compile(r"\d{1,3}(?:\u202f\d{3})+|\d{1,9}")
 """More digits in a row are those of a hash that happens to have no letter."""
 
 
 COUNTED = re.compile(rf"({NUMBER.pattern})( of ({NUMBER.pattern}))?( items| slots)?")
 """What a cell says that has a count, or a count and that of which it is a part."""
 
-HOW = re.compile(r"(\|(shown|exactly|string|breakable|bounded|copyable)(\(\d+\))?)+$")
+HOW = re.compile(r"(\|(shown|exactly|string|breakable|bounded|copyable|number)(\(\d+\))?)+$")
 """Filters that change how a value is written, and not which it is."""
+
+OF_SUMS = re.compile(r"^\((.*)\)\|number$")
+"""A sum that is written as a number."""
 
 OF_CELLS = ("rows: ", "overview: page")
 """Beginnings of the expressions that write cells."""
 
-Shown = dict[str, list[int]]
-"""The numbers of each place, in the order in which they were written."""
+
+class Shown(defaultdict[str, list[int]]):
+    """The numbers of each place, in the order in which they were written."""
+
+    def __init__(self) -> None:
+        super().__init__(list)
+        self.plain = set[str]()
+        """The places of numbers whose thousands nobody sets apart."""
 
 
 class _Cells(HTMLParser):
@@ -39,7 +48,7 @@ class _Cells(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shown: Shown = defaultdict(list)
+        self.shown = Shown()
         self._list = self._cell = ""
         self._is_template = False
 
@@ -55,7 +64,7 @@ class _Cells(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._cell and not self._is_template and COUNTED.fullmatch(data.strip()):
             name = f"{self._list}.count" if self._cell == "count" else self._cell
-            numbers = (int(each.replace(",", "")) for each in NUMBER.findall(data))
+            numbers = (int(each.replace("\u202f", "")) for each in NUMBER.findall(data))
             self.shown[f"cell: {name}"] += numbers
 
 
@@ -83,7 +92,8 @@ class _Numbers(Extension):
                 yield Token(token.lineno, "pipe", "|")
                 yield Token(token.lineno, "name", "number_shown")
                 yield Token(token.lineno, "lparen", "(")
-                yield Token(token.lineno, "string", f"{name}: {HOW.sub('', ''.join(expression))}")
+                counted = OF_SUMS.sub(r"\1", "".join(expression))
+                yield Token(token.lineno, "string", f"{name}: {HOW.sub('', counted)}")
                 yield Token(token.lineno, "rparen", ")")
                 yield token
                 expression = None
@@ -100,12 +110,14 @@ class _Numbers(Extension):
 def shown_numbers() -> Iterator[Shown]:
     """Collect the numbers of every page that is made in a block."""
     environment: Environment = templates()
-    shown: Shown = defaultdict(list)
+    shown = Shown()
 
     def number_shown(value: Any, place: str) -> Any:
         text = str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
         if NUMBER.fullmatch(text) and not place.startswith(OF_CELLS):
-            shown[place].append(int(text.replace(",", "")))
+            shown[place].append(int(text.replace("\u202f", "")))
+            if isinstance(value, int):
+                shown.plain.add(place)
         return value
 
     environment.filters["number_shown"] = number_shown

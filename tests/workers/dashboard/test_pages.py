@@ -24,9 +24,12 @@ from tests.kernel.quarantining import quarantined, row_of
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import SESSION, URL, Door, claim, source, understanding
 from tests.workers.dashboard.fake_source import NOON
+from workers.dashboard.formatting import ago
 from workers.dashboard.pages import ROUTES
 from workers.dashboard.pages.fleet import ranges_of
-from workers.dashboard.pages.page import PLACES, ago, moment
+from workers.dashboard.pages.page import PLACES, moment, timed_text
+from workers.dashboard.sanitize import breakable_pieces
+from workers.environment.system_host import utc_now
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +95,21 @@ def test_a_time_is_shown_by_its_age(passed: dict[str, float], shown: str):
 def test_a_time_that_is_none_is_shown_as_it_is():
     assert "now soon" in moment("now soon<b>")
     assert "<b>" not in moment("now soon<b>")
+
+
+def test_a_time_in_a_sentence_is_shown_by_its_age_too():
+    at = (utc_now() - timedelta(minutes=5)).isoformat()
+    sentence = str(timed_text(f"<i>jobs</i> was paused at {at} by ada"))
+    assert sentence.startswith("&lt;i&gt;jobs&lt;/i&gt; was paused <time datetime=")
+    assert sentence.endswith(">5 min ago</time> by ada")
+    assert timed_text("at 12 of 2026-03-14") == "at 12 of 2026-03-14"
+
+
+def test_an_id_may_end_behind_each_eighth_letter_and_a_word_nowhere():
+    assert breakable_pieces("W" * 20 + " handler_failed: W") == ["W" * 20 + " handler_failed: W"]
+    assert breakable_pieces("W" * 48) == ["W" * 8] * 6
+    request_id = "request:pictures:082a96af801c1"
+    assert breakable_pieces(request_id) == ["request:", "pictures:082a96af801c1"]
 
 
 async def test_what_is_lost_needs_a_reason(door: Door):

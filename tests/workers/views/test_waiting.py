@@ -24,19 +24,22 @@ def around(item: ItemPlace | None, workers: int = 1, **changes) -> Surroundings:
 
 HOLDERS = [CapacityHolder(f"w-{number}", 1000 * number) for number in range(5)]
 
-FIRST_UNTIL = "for the first time, until 00:01:05 UTC"
+DUE = "it is not begun until it is due, at 2026-02-09T11:00:00.000000Z"
+EPOCH = "1970-01-01T00"
+ENDS = f"its claim ends at {EPOCH}"
+FIRST = f"for the first time; {ENDS}:01:05.000000Z"
 AWAY = "its session's gateway{} is away"
 
-UNTIL = [f"w-{number} until 00:00:0{number} UTC" for number in range(3)]
+UNTIL = [f"w-{number}, whose lease ends at {EPOCH}:00:0{number}.000000Z" for number in range(3)]
 
 
 @pytest.mark.parametrize(
     ("held", "surroundings", "sentence"),
     [
         (
-            RecordedHold(BINDING_QUEUE, "background", "it is not to be begun before T", (PAUSED,)),
+            RecordedHold(BINDING_QUEUE, "background", DUE, (PAUSED,)),
             None,
-            "it is not to be begun before T",
+            DUE,
         ),
         (
             RecordedHold(BINDING_QUEUE, "background", None, (PAUSED,)),
@@ -48,19 +51,19 @@ UNTIL = [f"w-{number} until 00:00:0{number} UTC" for number in range(3)]
         (
             FREE,
             around(place("in_flight", state_ends_at_ms=5000, attempts=2)),
-            "a worker has it in hand, for the second time, until 00:00:05 UTC",
+            f"a worker has it in hand, for the second time; {ENDS}:00:05.000000Z",
         ),
         (
             RecordedHold(BINDING_QUEUE, "background", None, (PAUSED,)),
             around(
                 place("in_flight", state_ends_at_ms=65_000, token=token_of("worker-1", 5000, 7))
             ),
-            f"worker-10000000 has it in hand since 00:00:05 UTC, {FIRST_UNTIL}",
+            f"worker-10000000 took it in hand at {EPOCH}:00:05.000000Z, {FIRST}",
         ),
         (
             FREE,
             around(place("delayed", state_ends_at_ms=61_000, error="gateway_unavailable")),
-            "it is tried again at 00:01:01 UTC: gateway_unavailable",
+            f"it is tried again at {EPOCH}:01:01.000000Z: gateway_unavailable",
         ),
         (
             FREE,
@@ -81,12 +84,12 @@ UNTIL = [f"w-{number} until 00:00:0{number} UTC" for number in range(3)]
         (
             FREE,
             around(place(), full_with=HOLDERS[:2]),
-            "all 2 slots are held: w-0 until 00:00:00 UTC, w-1 until 00:00:01 UTC",
+            f"all 2 slots are held, by {'; '.join(UNTIL[:2])}",
         ),
         (
             FREE,
             around(place(), full_with=HOLDERS * 9),
-            f"all 45 slots are held: {', '.join(UNTIL)} and 42 more",
+            f"all 45 slots are held, by {'; '.join(UNTIL)} and 42 more",
         ),
         (
             FREE,

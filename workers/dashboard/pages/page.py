@@ -1,5 +1,6 @@
 """Shares what every page needs: its frame, its template, links and answers."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from kernel.values.misleading import LAST_CONTROL, MISLEADING, visible
 from kernel.work.request_search import StateAsked
 from workers import dashboard
 from workers.dashboard.assets import Assets
+from workers.dashboard.formatting import ago, number
 from workers.dashboard.headers import PAGE
 from workers.dashboard.page_model import Row
 from workers.dashboard.pages.fixed_links import fixed_at
@@ -211,26 +213,18 @@ def exactly(text: str) -> Markup:
     return Markup("").join(number(ord(each)) if numbered else each for each, numbered in pairs)
 
 
-def exact(text: str) -> Markup:
-    """Return a time of the record to the second as an element."""
-    return Markup('<time datetime="{0}">{1} {2}</time>').format(text, text[:10], text[11:19])
+_AT_TIMES: Final = re.compile(
+    r"(?:at )?(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-]\d{2}:\d{2}))"
+)
 
 
-def ago(then: datetime, now: datetime) -> str:
-    """Return how long ago a time was, in one unit; its date where that is long ago."""
-    then = then if then.tzinfo else then.replace(tzinfo=UTC)
-    seconds = int((now - then).total_seconds())
-    if abs(seconds) >= _DATED_S:
-        return then.astimezone(UTC).date().isoformat()
-    unit_s, unit = next((row for row in _UNITS if abs(seconds) >= row[0]), _UNITS[-1])
-    span = f"{abs(seconds) // unit_s} {unit}"
-    if abs(seconds) < _UNITS[-1][0]:
-        return "now"
-    return f"in {span}" if seconds < 0 else f"{span} ago"
-
-
-_DATED_S: Final = 90 * 86_400
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+def timed_text(text: str, chars_max: int = TEXT_CHARS_MAX) -> Markup:
+    """Return a sentence likewise, with each time in it as `moment` has it."""
+    # The words and the times take turns.
+    pieces = enumerate(_AT_TIMES.split(bound_text(text, chars_max)))
+    return Markup("").join(
+        moment(piece) if place % 2 else breakable_text(piece, chars_max) for place, piece in pieces
+    )
 
 
 def breakable_text(text: str, chars_max: int = TEXT_CHARS_MAX) -> Markup:
@@ -262,9 +256,10 @@ def templates() -> Environment:
         auto_reload=False,
         finalize=_visible,
     )
-    environment.filters.update(in_url=in_url, moment=moment, copyable=copyable, exact=exact)
+    environment.filters.update(in_url=in_url, moment=moment, copyable=copyable, number=number)
     environment.filters["exactly"] = exactly
     environment.filters.update(shown=breakable_text, bounded=bound_text, lines=bound_lines)
+    environment.filters["timed"] = timed_text
     environment.filters["since_epoch"] = since_epoch
     environment.filters["breakable"] = lambda text: breakable_text(text, LINES_CHARS_MAX)
     environment.globals.update(state_words=STATE_WORDS, command_line=command_line)

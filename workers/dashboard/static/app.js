@@ -12,7 +12,7 @@
 const STALE_MS = 3000;
 const WORD_CHARS_MAX = 24;
 const PIECES =
-  /(?:[\p{L}\p{N}]|[^\p{L}\p{N}]{1,4}(?=\p{N})){1,24}[^\p{L}\p{N}]{0,24}|[^\p{L}\p{N}]{1,24}/gu;
+  /(?<![\p{L}\p{N}])(?:[\p{L}\p{N}]|[^\p{L}\p{N}]{1,4}(?=\p{N})){1,24}(?![\p{L}\p{N}])[^\p{L}\p{N}]{0,24}|[\p{L}\p{N}]{1,8}[^\p{L}\p{N}]{0,24}|[^\p{L}\p{N}]{1,24}/gu;
 const SPOKEN_MAX = 3;
 const GONE_MAX = 8;
 

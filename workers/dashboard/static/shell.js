@@ -20,7 +20,7 @@ function make(name, properties = {}, ...children) {
 
 // ---- times --------------------------------------------------------------------------------
 
-// The same words as `ago` of workers/dashboard/pages/page.py.
+// The same words as `ago` of workers/dashboard/formatting.py.
 function ago(then, now) {
   const seconds = Math.trunc((now - then) / 1000);
   if (Math.abs(seconds) >= DATED_S) return new Date(then).toISOString().slice(0, 10);
