@@ -90,7 +90,7 @@ def translate_errors() -> Iterator[None]:
         problem = problem_of(error)
         if problem.state == "refused":
             raise QueueError("queue_refused", f"Redis refuses: {problem}") from error
-        raise QueueError("queue_unavailable", f"Redis does not serve: {error!r}") from error
+        raise QueueError("queue_unavailable", f"Redis does not answer: {error}") from error
 
 
 class Scripts:

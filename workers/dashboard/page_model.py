@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from workers.dashboard import formatting as words
+from workers.dashboard.code_words import in_words
 from workers.dashboard.page_addresses import address_of
 from workers.dashboard.snapshot import (
     PARTS,
@@ -94,7 +95,11 @@ def _unknown_attention(snapshot: DashboardSnapshot) -> Row:
 
 def _note(part: SnapshotPart[Any], now: datetime) -> PartNote:
     age_ms = int((now - part.read_at).total_seconds() * 1_000)
-    return {"origin": part.origin, "age_ms": max(age_ms, 0), "error": part.error}
+    return {
+        "origin": part.origin,
+        "age_ms": max(age_ms, 0),
+        "error": None if part.error is None else in_words(part.error),
+    }
 
 
 def _summary(snapshot: DashboardSnapshot) -> Row:
@@ -345,7 +350,7 @@ def _requests(requests: Requests, _: DashboardSnapshot) -> Row:
     return {
         "requests_open": words.number(requests.open),
         "requests_closed": words.number(requests.closed),
-        "outcomes": _counts(requests.by_outcome),
+        "outcomes": _counts(requests.by_outcome, _plain),
     }
 
 
@@ -384,10 +389,17 @@ def _deaths(deaths: tuple[Death, ...], snapshot: DashboardSnapshot) -> Row:
     }
 
 
-def _counts(counts: tuple[Count, ...]) -> Rows:
+def _plain(code: str) -> str:
+    return code.replace("_", " ")
+
+
+def _counts(counts: tuple[Count, ...], say: Callable[[str], str] = str) -> Rows:
     most = max((c.count for c in counts), default=0)
     return _rows(
-        (c.name, {"c_name": c.name, "count": words.number(c.count), **_meter("of", c.count, most)})
+        (
+            c.name,
+            {"c_name": say(c.name), "count": words.number(c.count), **_meter("of", c.count, most)},
+        )
         for c in counts
     )
 
@@ -401,9 +413,9 @@ _SECTIONS: tuple[tuple[str, Callable[[Any, DashboardSnapshot], Row]], ...] = (
     ("ledger", _ledger),
     ("checkpoint", _checkpoint),
     ("gateways", lambda counts, _: {"gateways": _counts(counts)}),
-    ("rejections", lambda counts, _: {"rejections": _counts(counts)}),
+    ("rejections", lambda counts, _: {"rejections": _counts(counts, _plain)}),
     ("requests", _requests),
-    ("dropped", lambda counts, _: {"dropped": _counts(counts)}),
+    ("dropped", lambda counts, _: {"dropped": _counts(counts, _plain)}),
     ("set_aside", _set_aside),
     ("deaths", _deaths),
 )

@@ -363,7 +363,7 @@ def _dropped_counts(fleet: FleetFacts | None) -> tuple[Count, ...]:
 
 def _checkpoint(status: CheckpointStatusDocument) -> PublishedCheckpoint:
     checkpoint, problem = status["checkpoint"], status["problem"]
-    reason = "" if problem is None else f"{problem['code']}: {problem['message']}"
+    reason = "" if problem is None else f"{problem['message']} ({problem['code']})"
     if checkpoint is None:
         return PublishedCheckpoint("", "nothing is published", "", "", reason)
     head, origin = checkpoint["tree_head"] or "", checkpoint["origin"] or ""

@@ -129,6 +129,9 @@ class AttentionFacts:
     not_read: Mapping[str, str] = field(default_factory=dict)
     """The parts that could not be read, by name, with why."""
 
+    away_since_ms: Mapping[str, int] = field(default_factory=dict)
+    """By dependency with a problem, when this gateway saw the problem first."""
+
 
 class AttentionServices(ReadyServices, Protocol):
     """What is needed of a gateway's services to read the facts."""
@@ -172,6 +175,19 @@ class CountsLook:
 
 
 @dataclass(slots=True)
+class AwayLook:
+    """Remembers since when each dependency is away, from look to look."""
+
+    _since_ms: dict[str, int] = field(default_factory=dict)
+
+    def look(self, problems: Collection[str], at_ms: int) -> dict[str, int]:
+        """Return the dependencies among the components with problems, and since when each is."""
+        away = DEPENDENCIES.intersection(problems)
+        self._since_ms = {name: self._since_ms.get(name, at_ms) for name in away}
+        return dict(self._since_ms)
+
+
+@dataclass(slots=True)
 class RecordLook:
     """Reads what the record says again and again, and what changes seldom not each time."""
 
@@ -179,6 +195,7 @@ class RecordLook:
     """As it was read last."""
 
     counts: CountsLook = field(default_factory=CountsLook)
+    away: AwayLook = field(default_factory=AwayLook)
     firings: Sequence[CronFiring] = ()
     firings_at_ms: int = -FIRINGS_MS
     """When they were read last."""
@@ -284,6 +301,7 @@ def facts_of(
         now_ms(),
         {} if record is None or fleet is None else services.attention.counts.look(record, fleet),
         {**not_read, **seldom},
+        services.attention.away.look(problems, now_ms()),
     )
 
 

@@ -86,8 +86,18 @@ _RULES: Final[Mapping[str, _Rule]] = {
 """By the component of readiness; the others are sessions, or dependencies."""
 
 _DEPENDENCY: Final = _Rule(
-    *("dependency_away", "critical", "dependency", "the gateway cannot use {}: "), _DOCTOR
+    *("dependency_away", "critical", "dependency", ""),
+    AttentionAction("See whether it can be reached", _command("doctor")),
 )
+_REFUSED: Final = "refused: "
+_REFUSES: Final = "Redis refuses what the gateway needs, so nothing that waits is begun"
+_AWAY: Final[Mapping[str, str]] = {
+    "redis": "Redis does not answer, so nothing that waits is begun; what is asked for stays on the"
+    " record, and goes on once Redis is back",
+    "ledger": "the database does not answer, so nothing is read and nothing recorded",
+}
+"""What it means that a dependency is away, by its component of readiness."""
+
 _CORRUPT: Final = _Rule(
     *("session_corrupt", "critical", "session", "session {}: "),
     AttentionAction("Verify the record", _command("verify")),
@@ -110,8 +120,12 @@ def attention_items(facts: AttentionFacts) -> list[AttentionItem]:
         problems.setdefault("ledger_went_back", str(LedgerWentBack("finding_stands")))
     if "ledger_went_back" in problems:
         # Nothing else is answered until that is decided.
-        return [*_problem_items({"ledger_went_back": problems["ledger_went_back"]})]
-    items = [*_problem_items(problems), *_damage_items(facts), *_unread_items(facts.not_read)]
+        return [*_problem_items({"ledger_went_back": problems["ledger_went_back"]}, {})]
+    items = [
+        *_problem_items(problems, facts.away_since_ms),
+        *_damage_items(facts),
+        *_unread_items(facts.not_read),
+    ]
     items += _gateway_items(facts)
     if facts.fleet is not None:
         items += _fleet_items(facts.fleet, record)
@@ -175,7 +189,9 @@ def line_of(item: AttentionItem) -> str:
 def _beyond(alike: Sequence[AttentionItem]) -> AttentionItem:
     first, rest = alike[0], len(alike) - ITEMS_OF_KIND_MAX
     subject = AttentionSubject(first.subject.kind, first.kind)
-    return AttentionItem("more", first.severity, subject, f"and {rest} more of {first.kind}")
+    return AttentionItem(
+        "more", first.severity, subject, f"and {rest} more: {first.kind.replace('_', ' ')}"
+    )
 
 
 def _short(text: str, chars_max: int = WORDS_CHARS_MAX) -> str:
@@ -187,18 +203,33 @@ def _time_of(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _problem_items(problems: Mapping[str, str]) -> Iterator[AttentionItem]:
+def _problem_items(
+    problems: Mapping[str, str], since_ms: Mapping[str, int]
+) -> Iterator[AttentionItem]:
     for component, problem in problems.items():
         name, link = component, Link("fleet")
         rule = _RULES.get(component, _DEPENDENCY)
         if component.startswith(_SESSION):
             rule, name = _CORRUPT, component.removeprefix(_SESSION)
             link = Link("session", (name,))
-        sentence = _short(f"{rule.words.format(_short(name))}{problem}", SENTENCE_CHARS_MAX)
+        sentence = f"{rule.words.format(_short(name))}{problem}"
+        if rule is _DEPENDENCY:
+            sentence = _away_sentence(name, problem)
+        since = _time_of(since_ms[name]) if name in since_ms else None
         subject = AttentionSubject(rule.subject, name)
+        sentence = _short(sentence, SENTENCE_CHARS_MAX)
         yield AttentionItem(
-            rule.kind, rule.severity, subject, sentence, link=link, action=rule.action
+            rule.kind, rule.severity, subject, sentence, since, link, action=rule.action
         )
+
+
+def _away_sentence(name: str, problem: str) -> str:
+    """Return what is away, what that means, and last the code of it."""
+    if problem.startswith(_REFUSED):
+        code, _, what = problem.removeprefix(_REFUSED).partition(": ")
+        return f"{_REFUSES}: {what} ({code})"
+    meaning = _REFUSES if problem == "queue_refused" else _AWAY.get(name, f"{name} is away")
+    return f"{meaning} ({problem})"
 
 
 def _damage_items(facts: AttentionFacts) -> Iterator[AttentionItem]:
@@ -229,7 +260,11 @@ def _damage_items(facts: AttentionFacts) -> Iterator[AttentionItem]:
 
 def _unread_items(not_read: Mapping[str, str]) -> Iterator[AttentionItem]:
     for name, why in not_read.items():
-        sentence = _short(f"the gateway does not answer {name}: {why}", SENTENCE_CHARS_MAX)
+        sentence = f"the gateway does not answer {name}: {why}"
+        if not name.startswith("/"):
+            what = f"the gateway cannot read its {name}"
+            sentence = f"{what}, so what of it needs somebody is not known ({why})"
+        sentence = _short(sentence, SENTENCE_CHARS_MAX)
         yield AttentionItem(
             "part_not_read", "critical", AttentionSubject("gateway", name), sentence
         )

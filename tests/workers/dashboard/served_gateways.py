@@ -34,7 +34,7 @@ from workers.gateway.server import GatewayServer, server_config
 from workers.gateway.wiring import build_gateway
 
 NAME = "gateway-1"
-AWAY = "the gateway cannot use redis"
+AWAY = "Redis does not answer, so nothing that waits is begun"
 SHARDS = 4
 
 

@@ -16,7 +16,7 @@ from starlette.routing import compile_path
 from kernel.values.misleading import MISLEADING
 from tests.workers.dashboard.example_pages import EXAMPLES, OVERVIEW, examples, examples_of_peace
 from tests.workers.dashboard.page_elements import Form, PageElements, elements_of
-from tests.workers.dashboard.served_gateways import ServedGateway, client_of, without_redis
+from tests.workers.dashboard.served_gateways import AWAY, ServedGateway, client_of, without_redis
 from tests.workers.dashboard.test_charts import CHARTS_BYTES_MAX
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages import ROUTES
@@ -264,7 +264,7 @@ WITHOUT_REDIS = 503
 """The status of a page that shows what only Redis knows."""
 
 
-def test_without_redis_each_page_is_a_page_and_the_overview_says_what_is_away(troubled):
+def test_without_redis_each_page_is_a_page_that_says_what_is_away_and_since_when(troubled):
     problems = []
     with without_redis(troubled), client_of(troubled) as http:
         for example in examples(troubled.names):
@@ -275,6 +275,9 @@ def test_without_redis_each_page_is_a_page_and_the_overview_says_what_is_away(tr
                 continue
             if "<h1" not in answer.text or elements_of(answer.text).inline:
                 problems.append(f"{example.path}: no page: {answer.text[:80]}")
+            _, _, behind = answer.text.replace("<wbr>", "").partition(AWAY)
+            if "<time" not in behind[:600]:
+                problems.append(f"{example.path}: it does not say what is away since when")
             if not PAGE.items() <= {each: answer.headers.get(each) for each in PAGE}.items():
                 problems.append(f"{example.path}: {answer.headers}")
     assert not problems, "\n".join(problems)

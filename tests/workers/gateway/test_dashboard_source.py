@@ -269,7 +269,13 @@ async def test_without_redis_its_parts_say_so_and_the_others_are_shown():
             assert getattr(snapshot, name).error is None, name
         [item] = value_of(snapshot.attention)
         assert (item.kind, item.subject.name) == ("dependency_away", "redis")
+        assert item.since is not None
+        again = await LiveSource(door.services, 4).read()
+        assert value_of(again.attention)[0].since == item.since
         server.connected = True
+        snapshot = await LiveSource(door.services, 4).read()
+        kinds = {each.kind for each in value_of(snapshot.attention)}
+        assert "dependency_away" not in kinds
 
 
 async def test_a_redis_that_hangs_takes_no_other_part_with_it(filled: Door, monkeypatch):
@@ -281,9 +287,8 @@ async def test_a_redis_that_hangs_takes_no_other_part_with_it(filled: Door, monk
     snapshot = await LiveSource(filled.services, 4).read()
     assert snapshot.queues.error == "TimeoutError"
     assert value_of(snapshot.counters).operations > 0
-    assert "the gateway cannot use redis: TimeoutError" in {
-        item.sentence for item in value_of(snapshot.attention)
-    }
+    [away] = [each for each in value_of(snapshot.attention) if each.kind == "dependency_away"]
+    assert away.sentence.endswith("goes on once Redis is back (TimeoutError)")
 
 
 async def test_without_the_ledger_its_parts_say_so_and_the_others_are_shown():

@@ -147,7 +147,7 @@ def test_of_a_kind_the_list_takes_so_many_and_counts_the_rest():
     shown = attention_items(AttentionFacts(record(dead=dead), fleet(QUEUE)))
     assert len(shown) == ITEMS_OF_KIND_MAX + 1
     assert "100 of" in shown[0].sentence
-    assert shown[-1].sentence == "and 3 more of requests_given_up"
+    assert shown[-1].sentence == "and 3 more: requests given up"
     assert len({item.key for item in shown}) == len(shown)
 
 

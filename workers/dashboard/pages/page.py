@@ -1,7 +1,7 @@
 """Shares what every page needs: its frame, its template, links and answers."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -164,8 +164,16 @@ def frame_context(
         "needs": {
             "urgent": picture.get("a_urgent", "0"),
             "words": picture.get("a_words", ""),
+            "away": [*_away(picture)],
         },
     }
+
+
+def _away(picture: Row) -> Iterator[Row]:
+    """Yield what needs somebody because something that the gateway stands on is away."""
+    for row in picture["attention"].rows.values() if "attention" in picture else ():
+        if row["a_kind"] == "dependency_away":
+            yield row
 
 
 def relative_root(request: Request) -> str:
