@@ -6,7 +6,7 @@ from pydantic import Field
 
 from kernel.audit.sessions_asof import session_as_of
 from kernel.ledger.ledger import LedgerView
-from workers.questions.fields import NAME_CHARS_MAX, NO_NUL, At, Limit, Name, PageByName
+from workers.questions.fields import At, Limit, Name, PageByName
 from workers.questions.question import Question, QuestionRefused, existing
 from workers.views.past import sessions_as_of
 from workers.views.session_lists import (
@@ -34,21 +34,18 @@ class ListSessions(PageByName):
     paths: ClassVar = ("/v1/sessions",)
     rows: ClassVar = "sessions"
 
-    words: Annotated[
-        str | None,
-        Field(max_length=NAME_CHARS_MAX, pattern=NO_NUL, description="Part of an id or a title."),
-    ] = None
+    words: Annotated[Name | None, Field(description="Part of an id or a title.")] = None
     at: At = None
 
     def answer(self, view: LedgerView) -> NewestSessionsDocument:
         """Return a page of sessions."""
         if self.at is not None:
-            if self.words:
+            if self.words is not None:
                 raise QuestionRefused(
                     "words are looked for in sessions as they are now", code="INVALID_REQUEST"
                 )
             return sessions_as_of(view, self.at, after=self.after, limit=self.limit)
-        return find_sessions(view, self.words or None, after=self.after, limit=self.limit)
+        return find_sessions(view, self.words, after=self.after, limit=self.limit)
 
 
 class GetSession(Question):
