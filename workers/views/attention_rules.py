@@ -441,7 +441,7 @@ def _checkpoint_items(facts: AttentionFacts) -> Iterator[AttentionItem]:
         is_diverged = problem["code"] == "checkpoint_diverged"
         kind = "log_diverged" if is_diverged else "log_not_published"
         severity = "critical" if is_diverged else "warning"
-        said = f"the log is not published: {problem['code']}: {problem['message']}"
+        said = f"the log is not published: {problem['message']} ({problem['code']})"
     elif checkpoint is not None and checkpoint["verdict"] == "diverged":
         kind, severity = "log_diverged", "critical"
         said = f"the published checkpoint is {checkpoint['message']}"
@@ -481,7 +481,7 @@ def _seldom_items(facts: SeldomFacts) -> Iterator[AttentionItem]:
             "implications_halted",
             "warning",
             AttentionSubject("halt", halt.halt_id),
-            f"{_short(what)} is halted: {halt.reason_code}",
+            f"{_short(what)} is halted: {halt.reason_code.replace('_', ' ')}",
             halt.halted_at,
             action=AttentionAction(
                 "Resume it", _command("implications", "resume", operands=[halt.halt_id])

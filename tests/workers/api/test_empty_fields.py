@@ -44,9 +44,9 @@ async def test_an_empty_field_is_refused_exactly_where_its_schema_refuses_it(doo
     await door.declare(SESSION, "a")
     differ = []
     for path, name, schema in fields():
-        asked = re.sub(r"\{(\w+)\}", lambda part: IN_PATHS.get(part[1], "1"), path)
+        address = re.sub(r"\{(\w+)\}", lambda part: IN_PATHS.get(part[1], "1"), path)
         # What else is required is missing, and is refused under its own name.
-        answer = await door.http.get(f"{asked}?{name}=")
+        answer = await door.http.get(f"{address}?{name}=")
         problems = [] if answer.is_success else answer.json()["error"].get("details", [])
         is_refused = answer.status_code == 422 and f"query.{name}'" in str(problems)
         if is_refused == takes_nothing(schema):

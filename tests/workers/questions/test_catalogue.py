@@ -159,7 +159,6 @@ SHAPES_OF: Mapping[str, int] = {
     "limit": 4,
     "state": 3,
     "status": 2,
-    "words": 2,
 }
 """Fields that are not the same wherever they stand: how many forms they have.
 

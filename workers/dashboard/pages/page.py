@@ -235,6 +235,14 @@ def timed_text(text: str, chars_max: int = TEXT_CHARS_MAX) -> Markup:
     )
 
 
+def commands_text(text: str) -> Markup:
+    """Return a text of ours whose commands stand between backquotes, with each as an element."""
+    pieces = enumerate(text.split("`"))
+    return Markup("").join(
+        Markup("<code>{0}</code>").format(piece) if place % 2 else piece for place, piece in pieces
+    )
+
+
 def breakable_text(text: str, chars_max: int = TEXT_CHARS_MAX) -> Markup:
     """Return a text as an element shows it: bounded, and with the places where a line may end."""
     return Markup("<wbr>").join(breakable_pieces(bound_text(str(text), chars_max)))
@@ -267,7 +275,7 @@ def templates() -> Environment:
     environment.filters.update(in_url=in_url, moment=moment, copyable=copyable, number=number)
     environment.filters["exactly"] = exactly
     environment.filters.update(shown=breakable_text, bounded=bound_text, lines=bound_lines)
-    environment.filters["timed"] = timed_text
+    environment.filters.update(timed=timed_text, commands=commands_text)
     environment.filters["since_epoch"] = since_epoch
     environment.filters["breakable"] = lambda text: breakable_text(text, LINES_CHARS_MAX)
     environment.globals.update(state_words=STATE_WORDS, command_line=command_line)
