@@ -55,7 +55,7 @@ BUDGETS_S = {
     "workers/process_tree": 3,
     "workers/tee": 12,
     "workers/telemetry": 19,
-    "workers/use_cases": 8,
+    "workers/use_cases": 13,
     "workers/witness": 4,
     "workers/worker": 24,
 }

@@ -31,7 +31,7 @@ NOT_CODED = frozenset(
 )
 """Constructors whose first argument is no error code: Pydantic's kinds, reasons of refusals."""
 
-BASES = frozenset({"kernel_error", "data_folder_error", "supervisor_error"})
+BASES = frozenset({"kernel_error", "backup_failed", "data_folder_error", "supervisor_error"})
 """Codes of classes of which there are only others."""
 
 

@@ -11,13 +11,18 @@ from kernel.ledger import schema
 from kernel.values.errors import LedgerSchemaDiffers
 
 
+def expected_version() -> int:
+    """Return the version of the tables that this program reads and writes."""
+    return schema.SCHEMA_VERSION
+
+
 def check_version(version: int, place: str) -> None:
     """Refuse tables of another version.
 
     Raises:
         LedgerSchemaDiffers: says which versions, and what to do.
     """
-    expected = schema.SCHEMA_VERSION
+    expected = expected_version()
     if version == expected:
         return
     if version <= 0:

@@ -74,6 +74,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "hold": "Set, lift and list legal holds, against which nothing is erased.",
         "ledger": "Say what a ledger that went back has lost; go on from it.",
         "quarantine": "List and lift quarantines of rows that were found damaged.",
+        "backup": "Back up the ledger and what belongs to it, while it is in use.",
+        "restore": "Restore a backup, verify it, and say what it lacks.",
         "archive": "Move old rows of the log out of the database; verify them.",
         "migrate": "Bring the ledger's tables to the version of this program.",
         "migrate-log": "Take a log of version 1.5 onto the ledger, and migrate it.",

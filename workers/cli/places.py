@@ -67,6 +67,8 @@ REFUSED: Final[Mapping[str, PlaceRefusal]] = {
     "verify": _READS,
     "prove": _READS,
     "export": _READS,
+    "backup": _READS,
+    "restore": PlaceRefusal("it restores a ledger that nobody serves", "--to names the folder"),
     "archive": _WRITES,
     "archive status": _READS,
     "archive verify": _READS,

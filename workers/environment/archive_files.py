@@ -42,10 +42,11 @@ def archive_at(url: str) -> Archive:
 
 
 class FolderFiles:
-    """Files in a folder, which is made with the first of them."""
+    """Files in a folder, which is made with the first of them; their names end with a suffix."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, suffix: str = SUFFIX) -> None:
         self._folder = folder
+        self._suffix = suffix
 
     def put(self, name: str, content: bytes) -> None:
         """Keep a file; durable when this returns."""
@@ -82,11 +83,11 @@ class FolderFiles:
     def names(self) -> Iterator[str]:
         """Yield the names of all files."""
         with _translate_path_errors(self._folder):
-            file_names = [path.name for path in self._folder.glob(f"??/*{SUFFIX}")]
-        yield from (name.removesuffix(SUFFIX) for name in file_names)
+            file_names = [path.name for path in self._folder.glob(f"??/*{self._suffix}")]
+        yield from (name.removesuffix(self._suffix) for name in file_names)
 
     def _path(self, name: str) -> Path:
-        return self._folder / name[:2] / f"{name}{SUFFIX}"
+        return self._folder / name[:2] / f"{name}{self._suffix}"
 
 
 def _whole_file(path: Path) -> bytes:

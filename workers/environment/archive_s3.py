@@ -31,21 +31,24 @@ RETRIES = 2
 MARK_BYTES_MAX = 4096
 _CHUNK_BYTES = 1 << 20
 _MESSAGE_CHARS = 300
-_OBJECT = re.compile(r"(?:^|/)[0-9a-f]{2}/([0-9a-f]{64})" + re.escape(SUFFIX) + r"$")
+_OBJECT = re.compile(r"(?:^|/)[0-9a-f]{2}/([0-9a-f]{64})(\.[a-z.]+)$")
 _NO_BUCKET = "<Code>NoSuchBucket</Code>"
 
 
 class S3Files:
     """Objects in a bucket; any number of processes may write the same one."""
 
-    def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, url: str, answer_s: float = ANSWER_S, suffix: str = SUFFIX) -> None:
         """Name a bucket and a prefix in it by `s3://bucket/prefix`; nothing is asked of it yet.
+
+        Names end with the suffix there.
 
         Raises:
             ArchiveUnavailable: `archive_not_configured`, the optional library is not installed, or
                 the variables of AWS are no configuration.
         """
         self._url = url
+        self._suffix = suffix
         self._store = _store_at(url, answer_s)
 
     def put(self, name: str, content: bytes) -> None:
@@ -53,7 +56,7 @@ class S3Files:
         import obstore  # noqa: PLC0415 - see `_store_at`
 
         with self._translate_store_errors():
-            obstore.put(self._store, _path(name), content)
+            obstore.put(self._store, self._path(name), content)
 
     def get(self, name: str) -> bytes | None:
         """Return an object, None where there is none of that name."""
@@ -61,7 +64,7 @@ class S3Files:
 
         with self._translate_store_errors():
             try:
-                result = obstore.get(self._store, _path(name))
+                result = obstore.get(self._store, self._path(name))
             except FileNotFoundError as error:
                 if _NO_BUCKET in str(error):
                     raise
@@ -111,7 +114,7 @@ class S3Files:
         import obstore  # noqa: PLC0415 - see `_store_at`
 
         with self._translate_store_errors():
-            obstore.delete(self._store, _path(name))
+            obstore.delete(self._store, self._path(name))
 
     def names(self) -> Iterator[str]:
         """Yield the names of all objects; others that lie there are passed over."""
@@ -125,8 +128,11 @@ class S3Files:
                     raise ArchiveUnavailable(f"{self._url} lists more than {NAMES_MAX} objects")
                 for entry in page:
                     name = _OBJECT.search(entry["path"])
-                    if name is not None:
+                    if name is not None and name[2] == self._suffix:
                         yield name[1]
+
+    def _path(self, name: str) -> str:
+        return f"{name[:2]}/{name}{self._suffix}"
 
     @contextmanager
     def _translate_store_errors(self) -> Iterator[None]:
@@ -171,10 +177,6 @@ def _store_at(url: str, answer_s: float) -> "S3Store":
     except (BaseError, ValueError) as error:
         message = f"{url}: {_printable_message(error)}"
         raise ArchiveUnavailable(message, code="archive_not_configured") from None
-
-
-def _path(name: str) -> str:
-    return f"{name[:2]}/{name}{SUFFIX}"
 
 
 def _printable_message(error: BaseException) -> str:

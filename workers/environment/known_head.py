@@ -17,6 +17,8 @@ from kernel.records.head_acceptance import head_document, head_of
 from workers.environment.checkpoint_folder import write_whole
 from workers.environment.private_files import FILE_MODE, UnsafePathError, check_file
 
+KEY_SUFFIX = ".known-head"
+
 _log = structlog.get_logger(__name__)
 
 
@@ -25,6 +27,11 @@ class KnownHead(NamedTuple):
 
     ledger_id: str
     memory: Memory
+
+
+def known_head_beside(key_file: Path) -> Path:
+    """Return where the head lies that the gateway knew which signs with the keys of a file."""
+    return key_file.with_name(f"{key_file.name}{KEY_SUFFIX}")
 
 
 def read_known_head(path: Path) -> KnownHead | None:

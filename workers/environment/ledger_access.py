@@ -15,6 +15,7 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.ledger.sqlite import schema as sqlite_schema
 from kernel.ledger.sqlite.ledger_files import fold
+from kernel.ledger.sqlite.online_copy import copy_online
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.tables import Store
 from kernel.values.errors import LedgerUnavailable
@@ -201,6 +202,18 @@ def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "SchemaMigra
     from kernel.ledger.postgres import schema as postgres_schema  # noqa: PLC0415 - see `open_store`
 
     return postgres_schema.migrate(database.get_secret_value(), dry_run=dry_run)
+
+
+def copy_ledger(place: LedgerPlace, copy: Path) -> None:
+    """Copy a ledger into a new file of SQLite, from one snapshot, while others write to it.
+
+    Raises:
+        LedgerUnavailable: there is no ledger, or the copy cannot be written.
+    """
+    file = file_of(place)
+    if file is None:
+        raise LedgerUnavailable("a database cannot be copied")
+    copy_online(file, copy)
 
 
 def rebuild_tree(place: LedgerPlace) -> LogTree:

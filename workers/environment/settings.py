@@ -591,6 +591,12 @@ class Settings(BaseSettings):
         "ledger cannot; `rotulus verify` goes on from there, and --full verifies everything; "
         "unset: so does every verification.",
     )
+    backup_key: Path | None = Field(
+        default=None,
+        description="File of 64 hexadecimal digits (`openssl rand -hex 32`) under which `rotulus "
+        "backup` encrypts, and without which `rotulus restore` reads nothing of that; unset: "
+        "backups are not encrypted.",
+    )
     witness_policy: Path | None = Field(
         default=None,
         description="File of C2SP tlog-policy: its witnesses that have a URL are asked to cosign "

@@ -24,13 +24,17 @@ from kernel.ledger.shards import ledger_id_of
 from kernel.ledger.store.tables import Replaceable
 from kernel.records.head_acceptance import record_finding
 from kernel.values.errors import LedgerUnavailable
-from workers.environment.known_head import KnownHead, read_known_head, write_known_head
+from workers.environment.known_head import (
+    KnownHead,
+    known_head_beside,
+    read_known_head,
+    write_known_head,
+)
 
 TICK_S = 1.0
 """Pause between two looks of a gateway that nobody asks for anything."""
 
 FILE_NAME = "known-head.json"
-KEY_SUFFIX = ".known-head"
 
 _log = structlog.get_logger(__name__)
 
@@ -42,7 +46,7 @@ class HeadKeeper:
         self._gateway = gateway
         self._paths = [folder / FILE_NAME]
         if key_file is not None:
-            self._paths.append(key_file.with_name(f"{key_file.name}{KEY_SUFFIX}"))
+            self._paths.append(known_head_beside(key_file))
         self._carried: Memory | None = None
         self._halted = False
         self._identity = ""

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing import get_context
@@ -19,7 +20,8 @@ from kernel.audit.proofs import thought
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archive_segment import SEGMENT_ROWS
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
 from kernel.records.legal_holds import Grounds
@@ -43,7 +45,13 @@ from workers.environment.folder_owner import (
     FolderOfAnotherLedgerError,
     claim_folders,
 )
+from workers.environment.ledger_access import read_record
 from workers.environment.settings import Settings
+from workers.use_cases.backup.backup import make_backup
+from workers.use_cases.backup.cipher import NoCipher
+from workers.use_cases.backup.errors import BackupUnavailable
+from workers.use_cases.backup.place import BackupPlace
+from workers.use_cases.backup.restore import backup_named, check_backup, restore_backup
 from workers.use_cases.log_archiving import archive_steps
 
 pytestmark = [
@@ -432,3 +440,28 @@ def test_of_two_that_claim_a_bucket_at_once_one_has_it(bucket, monkeypatch):
 
 def test_a_bucket_that_is_not_there_is_left_to_who_uses_it(bucket, tmp_path):
     claim_folders(Settings(data_dir=tmp_path, archive_url="s3://no-such-bucket/x"), A)
+
+
+def test_a_backup_lies_in_a_bucket_as_in_a_folder(bucket, tmp_path):
+    data, restored = tmp_path / "data", tmp_path / "restored"
+    data.mkdir(0o700)
+    with closing(Ledger.create(SqliteStore(data / "ledger.db"), FakeHost().host)) as ledger:
+        submit(ledger, create("n-1", "Note"))
+    place = BackupPlace(f"{URL}/backups", NoCipher())
+    assert place.newest() is None
+    report = make_backup(Settings(data_dir=data), place, print)
+    assert make_backup(Settings(data_dir=data), place, print, keep=1).pieces_stored == 0
+    assert report.name not in place.manifest_names()
+    _, manifest = backup_named(place, None)
+    restore_backup(Settings(data_dir=restored), place, manifest, print)
+    assert read_record(restored / "ledger.db", LedgerView.head).row_hash == manifest.head.row_hash
+    [object_of_piece, *_] = [
+        each["Key"]
+        for each in bucket.list_objects_v2(Bucket="rolls")["Contents"]
+        if each["Key"].endswith(".piece")
+    ]
+    bucket.delete_object(Bucket="rolls", Key=object_of_piece)
+    [problem] = check_backup(place, manifest, print)
+    assert "missing" in problem
+    with pytest.raises(BackupUnavailable, match="there is no such bucket"):
+        BackupPlace("s3://not-there", NoCipher()).newest()

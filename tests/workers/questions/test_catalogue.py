@@ -67,6 +67,7 @@ COMMANDS_OF_NO_QUESTION: Mapping[str, tuple[str, ...]] = {
         *("erase thought", "erase model-answer", "hold set", "hold lift"),
         *("ledger accept-head", "quarantine lift", "archive run", "tree rebuild"),
         *("access grant", "access withdraw", "keys create", "keys rotate", "keys revoke"),
+        *("backup", "restore"),
     ),
     "serves, until it is stopped": (
         *("demo", "up", "dev", "gateway", "worker", "tee", "witness run", "mcp"),

@@ -1,0 +1,1 @@
+"""Backups of a ledger and of what belongs to it, and their restore."""
