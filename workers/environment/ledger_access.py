@@ -209,11 +209,27 @@ def copy_ledger(place: LedgerPlace, copy: Path) -> None:
 
     Raises:
         LedgerUnavailable: there is no ledger, or the copy cannot be written.
+        LedgerSchemaDiffers: a database has tables of another version.
     """
-    file = file_of(place)
-    if file is None:
-        raise LedgerUnavailable("a database cannot be copied")
-    copy_online(file, copy)
+    database = _database_of(place)
+    if isinstance(database, Path):
+        copy_online(database, copy)
+        return
+    from kernel.ledger.postgres.file_copy import copy_database  # noqa: PLC0415 - see `open_store`
+
+    copy_database(database.get_secret_value(), copy)
+
+
+def fill_from_copy(database: SecretStr, copy: Path) -> bool:
+    """Put a copy of a ledger into a database; tell whether it was empty, else nothing is changed.
+
+    Raises:
+        LedgerUnavailable: the server does not answer.
+        LedgerSchemaDiffers: its tables have another version.
+    """
+    from kernel.ledger.postgres.file_copy import fill_database  # noqa: PLC0415 - see `open_store`
+
+    return fill_database(database.get_secret_value(), copy)
 
 
 def rebuild_tree(place: LedgerPlace) -> LogTree:

@@ -18,6 +18,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final
 
+from pydantic import SecretStr
+
 from kernel.ledger.schema_version import expected_version
 from kernel.ledger.sqlite.ledger_files import fold
 from workers.environment.data_folder import DataFolder
@@ -25,8 +27,11 @@ from workers.environment.ledger_access import (
     ArchivedPlace,
     LedgerPlace,
     archive_of,
+    fill_from_copy,
     ledger_place,
     open_record,
+    printable_place,
+    read_record,
 )
 from workers.environment.ledger_verification import verify_file
 from workers.environment.private_files import FILE_MODE, FOLDER_MODE
@@ -137,10 +142,25 @@ def restore_backup(
                 f"{len(findings)} findings, the first: {findings[0]}; what was backed up was"
                 " damaged before: name an older backup by --backup, or go on by --accept-findings"
             )
+        if settings.database_url is not None:
+            _fill(settings.database_url, draft, manifest)
+            return findings
         fold(draft)
         draft.rename(folder / LEDGER)
         _sync(folder)
     return findings
+
+
+def _fill(database: SecretStr, draft: Path, manifest: BackupManifest) -> None:
+    """Put a verified ledger into a database, which has the same head then."""
+    if not fill_from_copy(database, draft):
+        raise RestoreTargetInUse(
+            f"{printable_place(database)} has a ledger in it; nothing was changed: name an empty"
+            " database by ROTULUS_DATABASE_URL"
+        )
+    head = read_record(database, head_in)
+    assert head == manifest.head, "what was written is not what was read"  # noqa: S101 - a defect
+    draft.unlink()
 
 
 def _writes(settings: Settings, draft: Path) -> Mapping[str, Callable[[str, Contents], None]]:
