@@ -19,7 +19,7 @@ ARCHIVE: Final = "archive"
 PUBLISHED: Final = "published"
 EFFECT_ROOTS: Final = ("artifacts", "events", "materialized")
 
-PIECE_BYTES: Final = 256 << 10
+PIECE_BYTES: Final = 64 << 10
 """Of every piece of a file but its last."""
 
 MANIFEST_BYTES_MAX: Final = 256 << 20
