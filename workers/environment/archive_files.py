@@ -7,7 +7,7 @@ there as a whole or not, and durable when the writer goes on (decision workers/0
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -50,6 +50,28 @@ class FolderFiles:
 
     def put(self, name: str, content: bytes) -> None:
         """Keep a file; durable when this returns."""
+        self._put(name, content, synced=True)
+        path = self._path(name)
+        with _translate_path_errors(self._folder):
+            for folder in (path.parent, self._folder, self._folder.parent):
+                _sync(folder, os.O_DIRECTORY)
+
+    def put_unsynced(self, name: str, content: bytes) -> None:
+        """Keep a file, of which a loss of power may leave anything until it is synced."""
+        self._put(name, content, synced=False)
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Make files durable that were put unsynced: many at once cost little more than one."""
+        paths = [self._path(name) for name in names]
+        with _translate_path_errors(self._folder):
+            for path in paths:
+                _sync(path)
+            for folder in {path.parent for path in paths}:
+                _sync(folder, os.O_DIRECTORY)
+            for folder in (self._folder, self._folder.parent) if paths else ():
+                _sync(folder, os.O_DIRECTORY)
+
+    def _put(self, name: str, content: bytes, *, synced: bool) -> None:
         path = self._path(name)
         draft = draft_of(path)
         with _translate_path_errors(self._folder):
@@ -59,13 +81,12 @@ class FolderFiles:
             try:
                 with os.fdopen(os.open(draft, _FLAGS, FILE_MODE), "wb") as file:
                     file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
+                    if synced:
+                        file.flush()
+                        os.fsync(file.fileno())
                 draft.replace(path)
             finally:
                 draft.unlink(missing_ok=True)
-            for folder in (path.parent, self._folder, self._folder.parent):
-                _sync(folder)
 
     def get(self, name: str) -> bytes | None:
         """Return a file, None where there is none of that name."""
@@ -78,7 +99,7 @@ class FolderFiles:
         path = self._path(name)
         with _translate_path_errors(self._folder), suppress(FileNotFoundError):
             path.unlink()
-            _sync(path.parent)
+            _sync(path.parent, os.O_DIRECTORY)
 
     def names(self) -> Iterator[str]:
         """Yield the names of all files."""
@@ -113,8 +134,8 @@ def _translate_path_errors(folder: Path) -> Iterator[None]:
         raise ArchiveUnavailable(f"{folder}: {error.strerror}") from error
 
 
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync(path: Path, kind: int = 0) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | kind)
     try:
         os.fsync(handle)
     finally:

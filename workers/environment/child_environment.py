@@ -58,8 +58,8 @@ SETTINGS_OF: Mapping[Kind, frozenset[str]] = MappingProxyType(
     {"gateway": _names(_EVERY, _GATEWAY), "worker": _names(_EVERY, _WORKER)}
 )
 """The settings that a process of each kind is given; each setting is needed by one at least, but
-for those that only commands read (`verified_head`, `key`, `key_file`), and `secrets_dir`, whose
-values are given."""
+for those that only commands read (`backup_key`, `verified_head`, `key`, `key_file`), and
+`secrets_dir`, whose values are given."""
 
 MACHINE: Final = _names(
     "PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM NO_COLOR FORCE_COLOR VIRTUAL_ENV"

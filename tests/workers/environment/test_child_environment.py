@@ -30,7 +30,7 @@ def secrets_of_settings() -> set[str]:
 
 def test_every_setting_is_somebodys():
     of_processes = frozenset().union(*SETTINGS_OF.values())
-    of_nobody = {"verified_head", "key", "key_file", "secrets_dir"}
+    of_nobody = {"backup_key", "verified_head", "key", "key_file", "secrets_dir"}
     assert frozenset(Settings.model_fields) - of_processes == of_nobody
     assert of_processes <= frozenset(Settings.model_fields)
 

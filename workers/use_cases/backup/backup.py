@@ -4,7 +4,7 @@ The order makes it consistent without stopping anything: what is published goes 
 checkpoint in a backup is of rows that the backup has; then the ledger, in one snapshot; then the
 archive and the files of effects, which the ledger names and which are only added to. Nothing is
 written under a name that has a meaning before the manifest is, so a backup that was cut off leaves
-the earlier ones as they are; the next one goes on with the pieces that it stored.
+the earlier ones as they are.
 """
 
 import fcntl
@@ -166,8 +166,10 @@ class _Pieces:
     def __init__(self, place: BackupPlace, last: BackupManifest | None, progress: Progress) -> None:
         self._place = place
         self._progress = progress
-        self._names = place.piece_names()
         self._last = {} if last is None else {file.path: file for file in last.files}
+        hashes = frozenset() if last is None else last.piece_hashes()
+        # What a backup that was cut off has stored is in no manifest, and may be anything.
+        self._names = {*map(place.name_of, hashes)} & place.piece_names()
         self._files: dict[str, BackupFile] = {}
         self.bytes_stored = 0
         self.count_stored = 0

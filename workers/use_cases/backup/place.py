@@ -1,7 +1,8 @@
 """Keeps backups in a folder or a bucket: pieces by their content, and a manifest for each backup.
 
-- A piece is stored once, whatever backups have it. It is durable before a manifest names it, and a
-  manifest is written last, so a backup is there as a whole or not.
+- A piece is stored once, whatever backups have it. All are durable before a manifest names them,
+  and a manifest is written last, so a backup is there as a whole or not. A piece that no manifest
+  names may be anything after a loss of power, and is stored again.
 - The name of a manifest is the moment at which its backup began, in microseconds, and the SHA-256
   of what is stored. So names are in the order of time, and a manifest that was changed is found.
 - Nothing that lies there is believed: a piece is held to the hash by which its manifest names it.
@@ -42,6 +43,7 @@ class BackupPlace:
     def __init__(self, place: str, cipher: Cipher) -> None:
         self.shown = place
         self._cipher = cipher
+        self._unsynced: set[str] = set()
         with self._translate_errors():
             self._pieces = _files_at(place, "pieces", PIECE_SUFFIX)
             self._manifests = _files_at(place, "manifests", MANIFEST_SUFFIX)
@@ -61,10 +63,14 @@ class BackupPlace:
         return self._cipher.name_of(content_hash)
 
     def put_piece(self, name: str, content: bytes) -> int:
-        """Store a piece, durably; return how many bytes that took."""
+        """Store a piece, durable with the manifest; return how many bytes that took."""
         stored = self._cipher.close(name, content)
         with self._translate_errors():
-            self._pieces.put(name, stored)
+            if isinstance(self._pieces, FolderFiles):
+                self._pieces.put_unsynced(name, stored)
+                self._unsynced.add(name)
+            else:
+                self._pieces.put(name, stored)
         return len(stored)
 
     def piece(self, content_hash: str, path: str) -> bytes:
@@ -101,6 +107,9 @@ class BackupPlace:
         stored = header.encode() + self._cipher.close(header, manifest.to_bytes())
         name = _manifest_name(manifest.began_at_us, stored)
         with self._translate_errors():
+            if isinstance(self._pieces, FolderFiles):
+                self._pieces.sync(sorted(self._unsynced))
+                self._unsynced.clear()
             self._manifests.put(name, stored)
         return name
 
