@@ -73,6 +73,7 @@ async def test_what_was_answered_before_the_backup_is_there_after_the_restore(
     key.chmod(0o600)
     backup = ("backup", "--output", str(place), "--data-dir", str(data))
     answers, answered_before = Answers(), Answers()
+    made: dict[str, Any] = {}
     with running(data, "up", env=env) as run:
         url = (await off_loop(run.wait_until_up))["gateway_url"]
         clients = Clients(answers, url)
