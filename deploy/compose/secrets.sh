@@ -8,7 +8,7 @@ chmod 700 secrets
 
 secret() { # NAME, and its content on standard input
 	test -e "secrets/$1" || cat >"secrets/$1"
-	chmod 444 "secrets/$1"
+	chmod 644 "secrets/$1"
 }
 random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 
@@ -25,4 +25,6 @@ printf 'redis://rotulus:%s@valkey:6379' "$(cat secrets/valkey_password)" |
 	echo 'user default off'
 	sed "s/replace-this-password/$(cat secrets/valkey_password)/" ../redis.acl
 } | secret valkey_acl
+# The key of Prometheus comes from a gateway, once there is one: ./keys.sh.
+secret prometheus_key </dev/null
 ls secrets

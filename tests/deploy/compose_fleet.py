@@ -40,6 +40,7 @@ _ADDRESSES: Final = {
     "worker-2": "127.0.0.22",
     "valkey": "127.0.0.32",
 }
+_GATEWAY: Final = "http://gateway-1:8440"
 _SITE: Final = "https://localhost/rotulus"
 _ROTULUS: Final = str(Path(sys.executable).parent / "rotulus")
 _ROOT: Final = DEPLOY.parent
@@ -107,10 +108,26 @@ class _Fleet:
         place = self._folder / "prometheus"
         place.mkdir()
         text = (self.compose / "prometheus.yml").read_text()
-        (place / "prometheus.yml").write_text(text.replace("15s", "1s"))
+        text = text.replace("15s", "1s").replace("/run/secrets", str(self._secrets))
+        (place / "prometheus.yml").write_text(text)
         shutil.copy(DEPLOY / "prometheus-alerts.yml", place)
         config = (f"--config.file={place}/prometheus.yml", f"--storage.tsdb.path={place}/data")
         self.start("prometheus", ["prometheus", *config])
+
+    def give_keys(self) -> None:
+        """Run the script that gives Prometheus a key, with a `docker` that goes to the gateway."""
+        programs = self._folder / "programs"
+        programs.mkdir()
+        shim = programs / "docker"
+        shim.write_text(
+            "#!/bin/sh -e\n"
+            'test "$1 $2 $3 $4 $6" = "compose exec -T --env gateway-1"\n'
+            f'shift 6\nexec "$@" --gateway {_GATEWAY}\n'
+        )
+        shim.chmod(0o755)
+        path = f"{programs}:{Path(_ROTULUS).parent}:{os.environ['PATH']}"
+        environment = {**process_environment(), "PATH": path, "ROTULUS_KEY_FILE": str(self._owner)}
+        subprocess.run([self.compose / "keys.sh"], env=environment, check=True)
 
     def ask(self, url: str) -> str:
         """Return what a URL is answered with, empty where that is no success."""
@@ -120,7 +137,12 @@ class _Fleet:
     def rotulus(self, *words: str) -> str:
         """Run a command as an operator does, and return what it prints."""
         database = (self._secrets / "ROTULUS_DATABASE_URL").read_text()
-        return _output(_ROTULUS, *words, ROTULUS_DATABASE_URL=database)
+        key_file = {"ROTULUS_KEY_FILE": str(self._owner)} if self._owner.exists() else {}
+        return _output(_ROTULUS, *words, ROTULUS_DATABASE_URL=database, **key_file)
+
+    @property
+    def _owner(self) -> Path:
+        return self._folder / "gateway" / "owner.key"
 
 
 def _output(*command: str, **variables: str) -> str:
@@ -163,13 +185,15 @@ def _report(folder: Path) -> Iterator[tuple[str, Any]]:
             ready = partial(fleet.rotulus, "health", "--ready", "--gateway", url)
             wait_for(name, ready, STAND_S)
         wait_for("the proxy", lambda: fleet.ask(f"{_SITE}/readyz"), STAND_S)
-        yield "page", "<title>" in fleet.ask(f"{_SITE}/")
+        yield "page", "<title>" in fleet.ask(f"{_SITE}/login")
+        yield "without_key", fleet.ask(f"{_SITE}/metrics")
         sample = str(_ROOT / "workers" / "dockets" / "sample.jsonl")
         yield (
             "ingest",
-            fleet.rotulus("ingest", sample, "--gateway", "http://gateway-1:8440/rotulus"),
+            fleet.rotulus("ingest", sample, "--gateway", f"{_GATEWAY}/rotulus"),
         )
-        wait_for("Prometheus", lambda: len(_up(fleet)) == len(started), STAND_S)
+        fleet.give_keys()
+        wait_for("Prometheus", lambda: [*_up(fleet).values()] == ["1"] * len(started), STAND_S)
         yield "up", _up(fleet)
         yield "first_end", _end(started.pop(gateways[0]))
         wait_for("the other gateway", lambda: fleet.ask(f"{_SITE}/readyz"), STAND_S)

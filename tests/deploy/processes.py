@@ -34,7 +34,8 @@ SECRETS: Final[Mapping[str, str]] = {
 
 _EVERY: Final = ("database_url", "redis_url", "worker_token", "data_dir", "log_format")
 REQUIRED: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "gateway": _EVERY,
+    # Behind a proxy everybody comes from the proxy's machine.
+    "gateway": (*_EVERY, "access"),
     "worker": (*_EVERY, "gateway_url", "worker_metrics_port"),
 }
 """Settings that a process of a fleet is given, whatever starts it."""

@@ -21,6 +21,7 @@ def test_the_fleet_of_the_compose_file_serves_through_the_proxy_and_ends(tmp_pat
     report = in_own_network(tmp_path)
     names = processes(compose_file())
     assert report["page"]
+    assert report["without_key"] == ""
     assert report["ingest"]
     instances = {f"{name}:{PORTS[process.kind]}" for name, process in names.items()}
     assert report["up"] == dict.fromkeys(instances, "1")
