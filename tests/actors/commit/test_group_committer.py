@@ -1,5 +1,6 @@
 """Many submitters, few transactions, and nobody answered before COMMIT."""
 
+import gc
 import threading
 import time
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from actors.errors import (
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.buffer import BufferedTables
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
 from kernel.transaction import kernel as kernel_module
@@ -106,6 +108,27 @@ async def test_results_come_in_the_order_of_the_units():
 
     assert results[::2] == [1, 2, 3]
     assert [result.ec_sequence_number for result in results[1::2]] == [1, 2]
+
+
+async def test_what_a_batch_held_is_freed_before_garbage_is_collected():
+    alive = []
+
+    def count_buffers(phase, _):
+        if phase == "start":
+            alive.append(sum(isinstance(each, BufferedTables) for each in gc.get_objects()))
+
+    ledger, _ = scripted_ledger()
+    async with running_committer(ledger) as committer:
+        threshold = gc.get_threshold()
+        gc.callbacks.append(count_buffers)
+        gc.set_threshold(100)
+        try:
+            await committer.commit([create(f"n-{number}") for number in range(50)])
+        finally:
+            gc.set_threshold(*threshold)
+            gc.callbacks.remove(count_buffers)
+    assert alive
+    assert not any(alive)
 
 
 async def test_units_run_off_the_event_loop():
