@@ -1,6 +1,7 @@
 """What a route declares is read as the framework, which documents it, would read it."""
 
 import json
+from types import SimpleNamespace
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -125,7 +126,7 @@ PARTS = st.one_of(
 def test_a_request_is_read_as_the_framework_reads_it(session_id, name, query, headers, part):
     content = b"" if part is ... else json.dumps(part).encode()
     options = {"params": query, "headers": headers, "content": content}
-    ours = Application(router.routes, services=None)  # type: ignore[arg-type]
+    ours = Application(router.routes, SimpleNamespace(door=None))  # type: ignore[arg-type]
     for path in (f"/{session_id}/{name}/part", "/optional"):
         expected = anyio.run(lambda path=path: asked(framework(), path, **options))
         assert anyio.run(lambda path=path: asked(ours, path, **options)) == expected
