@@ -5,6 +5,7 @@
   names may be anything after a loss of power, and is stored again.
 - The name of a manifest is the moment at which its backup began, in microseconds, and the SHA-256
   of what is stored. So names are in the order of time, and a manifest that was changed is found.
+- The form is one for every database (decision workers/0590).
 - Nothing that lies there is believed: a piece is held to the hash by which its manifest names it.
 """
 
