@@ -1,13 +1,15 @@
 """Answers with the pages of work: queues, requests, who works, and what a form there asks for."""
 
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from actors.error_codes import status_of
 from kernel.values.errors import KernelError
-from kernel.work.queue_kinds import no_such_queue
+from kernel.work.queue_kinds import QUEUE_KINDS, no_such_queue
 from queues.errors import REDIS_FAILED, QueueError
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.bulk import bulk_links
@@ -26,12 +28,14 @@ from workers.views.backlog import Backlog
 
 
 async def list_queues(pages: Pages, request: Request) -> Response:
-    """Answer with the queues and what stands in each."""
+    """Answer with what stands in each queue; without Redis with the ways to their pages."""
+    context: dict[str, Any] = {"queues": None, "names": [*QUEUE_KINDS]}
     try:
-        queues = await pages.source.queues()
+        context["queues"] = await pages.source.queues()
     except QueueError as error:
-        return await pages.refuse(request, error.code, str(error))
-    return await pages.answer(request, "queues", {"queues": queues})
+        context["problem"] = str(error)
+        return await pages.answer(request, "queues", context, status_of(error.code))
+    return await pages.answer(request, "queues", context)
 
 
 async def show_queue(pages: Pages, request: Request) -> Response:
