@@ -42,6 +42,11 @@ class RedisProblem:
     what: str
     todo: str
 
+    @property
+    def code(self) -> str:
+        """The code of the `QueueError` by which a caller learns of it."""
+        return "queue_refused" if self.state == "refused" else "queue_unavailable"
+
     def __str__(self) -> str:
         if self.state == "away":
             return self.name

@@ -167,7 +167,7 @@ class LiveSource:
 
         async def in_time() -> T:
             if (problem := self.services.work.redis_watch.problem) is not None:
-                raise QueueError("queue_unavailable", str(problem))
+                raise QueueError(problem.code, str(problem))
             with anyio.fail_after(REDIS_S):
                 return await read()
 

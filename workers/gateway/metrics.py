@@ -164,7 +164,7 @@ class GatewayMetrics:
         self, readings: _Readings, open_requests: Mapping[Labels, float] | None
     ) -> None:
         if (problem := await self.services.work.redis_watch.current()) is not None:
-            raise QueueError("queue_refused", str(problem))
+            raise QueueError(problem.code, str(problem))
         work = self.services.work
         for name, depth in (await depths_by_name(work.queues)).items():
             queue = work.queues[name]

@@ -20,6 +20,8 @@ ADVICE_OF_CODES: Final[Mapping[str, str]] = {
     "ledger_went_back": "Every page says only this until somebody has decided what is to count.",
     "queue_unavailable": "What is asked for stays on the record, and goes on once Redis answers."
     " Reload to look again; `rotulus status` says how it stands.",
+    "queue_refused": "What is asked for stays on the record, and goes on once Redis takes it."
+    " `rotulus status` says why it refuses, and what to do.",
     "ledger_unavailable": "The database does not answer. Reload to look again; `rotulus doctor`"
     " says whether it can be reached.",
     "gateway_full": "The gateway has as many requests in hand as it takes. Wait a few seconds, and"
