@@ -13,7 +13,7 @@ from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.ledger.shards import Position
 from kernel.model.simulation import ALL_FORBIDDEN, Retention, SimulationExternalEffectPolicy
 from kernel.proof.thought_chain import ThoughtType
-from kernel.work.reports import WorkReport
+from kernel.work.reports import SuccessfulAttempt, WorkReport
 
 Answer = TypeVar("Answer")
 
@@ -253,6 +253,7 @@ class Recomputed(Message):
     """Record what a worker computed."""
 
     intents: tuple[RecalculateAuthority, ...]
+    attempt: SuccessfulAttempt | None = None
 
     @property
     def parts(self) -> int:

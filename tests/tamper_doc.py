@@ -89,7 +89,10 @@ REASONS: dict[tuple[str, str], str] = {
         "request_failures",
         "*",
     ): f"{TRIED} A request is tried sooner, later or more often for it, and has one outcome all the same.",
-    ("request_attempts", "*"): TRIED,
+    (
+        "request_attempts",
+        "*",
+    ): "The table says what was tried and not what was decided; no row of the record commits to it.",
     (
         "chart_blocks",
         "*",

@@ -16,7 +16,7 @@ from kernel.values.fleet_protocol import PROTOCOL, is_spoken, protocol_payload
 from queues.fleet.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import PolicyBody, RecomputedBody, WorkBody
 
-FORMS = {9: "6339425d37a0dbc26a2689c8f514bb902ac093424eb8a215d3a7ba64afa04417"}
+FORMS = {10: "56bba6f8dfe0740f2b8f564448f720fc6576487cd44850261b1492a51311fffe"}
 """The digest of everything that is said, by the version that says it."""
 
 

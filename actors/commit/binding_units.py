@@ -66,10 +66,11 @@ def record_evaluation(
     if evaluation.outcome != report.outcome:
         return "rejected", None
     if not evaluation.fires or evaluation.binding is None:
-        return _conclude(context, request, evaluation, result_of(view, evaluation), None)
+        result = result_of(view, evaluation)
+        return _conclude(context, request, evaluation, result, None, report)
     wrote = _write(context, request, evaluation, evaluation.binding)
     if isinstance(wrote, RejectedResult):
-        return _conclude_refusal(context, request, evaluation, wrote)
+        return _conclude_refusal(context, request, evaluation, wrote, report)
     operation_id = None if wrote is None else wrote.operation_id
     fired = _record_fire(context, evaluation, operation_id)
     if wrote is None:
@@ -82,7 +83,7 @@ def record_evaluation(
             understanding_id=understanding_of(view, artifact_ref),
         )
     result = result_of(view, evaluation, operation_id, fired.operation_id)
-    return _conclude(context, request, evaluation, result, wrote or fired)
+    return _conclude(context, request, evaluation, result, wrote or fired, report)
 
 
 def record_suspension(context: CommitContext, request: Request, _: BindingSuspended) -> Reported:
@@ -180,7 +181,11 @@ def _record_fire(
 
 
 def _conclude_refusal(
-    context: CommitContext, request: Request, evaluation: Evaluation, wrote: RejectedResult
+    context: CommitContext,
+    request: Request,
+    evaluation: Evaluation,
+    wrote: RejectedResult,
+    attempt: BindingEvaluated,
 ) -> Reported:
     """Conclude with the refusal of a fire's operation, or leave the request open."""
     rejection = wrote.rejection
@@ -191,7 +196,7 @@ def _conclude_refusal(
         return "rejected", wrote
     conflicts = _conflicts_of(context, wrote)
     result = result_of(context.transaction, refused, conflicts=conflicts)
-    return _conclude(context, request, refused, result, None)
+    return _conclude(context, request, refused, result, None, attempt)
 
 
 def _conflicts_of(context: CommitContext, wrote: RejectedResult) -> list[Document]:
@@ -215,6 +220,7 @@ def _conclude(
     evaluation: Evaluation,
     result: Document,
     submitted: Submitted | None,
+    attempt: BindingEvaluated,
 ) -> Reported:
     operation_id = None if submitted is None else submitted.operation_id
     close(
@@ -223,6 +229,7 @@ def _conclude(
         "completed",
         operation_id=operation_id,
         result=result,
+        attempt=attempt,
         pair_end=_pair_end(context.transaction, request, evaluation),
     )
     end_cycle(context, request.item_key)

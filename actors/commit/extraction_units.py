@@ -101,6 +101,8 @@ class _Run:
     request: Request
     task: ExtractionTask
     last: Document | None
+    attempt: ExtractionFinished | None = None
+    """What is reported of the attempt, where it came to something."""
 
     @property
     def state(self) -> str:
@@ -160,6 +162,7 @@ class _Run:
             "completed",
             operation_id=operation_id,
             result=ended | stated,
+            attempt=self.attempt,
         )
         return "completed", result
 
@@ -172,6 +175,7 @@ class _Run:
             "dead_letter",
             operation_id=operation_id,
             reason=reason,
+            attempt=self.attempt,
         )
         return "completed", result
 
@@ -262,6 +266,7 @@ def finish_extraction(
         return "unknown", None
     if run.state != "running" or run.last is None:
         return "early", None
+    run.attempt = report
     try:
         source = read_source(context.transaction, run.task.source_ref)
         if source.sha256 != run.last["source_text_sha256"]:

@@ -1,7 +1,7 @@
 """Recomputes that arrive together are recorded in pages, each page by one operation (K32).
 
 A page has one visibility class, because its taint would raise a less restricted understanding; and
-one session, actor, moment and urgency, because its envelope states each once. It ends where an
+one session, actor, moment, urgency and attempt, because each is stated once of it. It ends where an
 envelope has no room: for effects, for causes, for the inputs that it names (decision kernel/0250).
 
 A page that is refused, or that cannot be carried out, is undone and taken apart: its recomputes are
@@ -25,6 +25,8 @@ from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.records.sources import class_of_nodes
 from kernel.values.canonical import digest
 from kernel.values.errors import OF_THE_LEDGER
+from kernel.work.attempts import keep_success
+from kernel.work.reports import SuccessfulAttempt
 
 PAGE_MAX = 64
 """Recomputes in a page; an envelope has room for 85 with three effects each."""
@@ -44,6 +46,8 @@ class RecomputeUnit:
 
     intent: RecalculateAuthority
     session_id: str | None
+    attempt: SuccessfulAttempt | None = None
+    """Of the worker that has computed it, together with others."""
 
     def run(self, context: CommitContext) -> Recorded:
         """Submit it when it is due; a late or early one leaves no trace."""
@@ -72,6 +76,7 @@ class _Kind(NamedTuple):
     actor: str
     priority: str | None
     visibility_class: str
+    attempt: SuccessfulAttempt | None
     alone: int
     """Its own number where a node that it names is gone; 0 where all are there."""
 
@@ -139,6 +144,7 @@ def _pages(units: Sequence[RecomputeUnit], view: LedgerView, since: str) -> Iter
             _actor_of(state),
             state.most_urgent,
             visibility_class or "",
+            unit.attempt,
             0 if visibility_class else place + 1,
         )
         page = open_pages.setdefault(kind, _Page())
@@ -210,7 +216,10 @@ def _submit(
         actor=actor,
         session_id=page[0].session_id,
     )
-    return context.kernel.submit(context.transaction, document, "orchestrator", id_is_drawn=True)
+    result = context.kernel.submit(context.transaction, document, "orchestrator", id_is_drawn=True)
+    if page[0].attempt is not None and not isinstance(result, RejectedResult):
+        keep_success(context.transaction, result.operation_id, page[0].attempt)
+    return result
 
 
 def _outcome_of(result: SubmissionResult | RejectedResult) -> Recorded:

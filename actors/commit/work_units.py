@@ -303,7 +303,7 @@ class RetryPolicyUnit:
         return len(given_up)
 
 
-def _record_transition(context: CommitContext, request: Request, _: TransitionDue) -> Reported:
+def _record_transition(context: CommitContext, request: Request, report: TransitionDue) -> Reported:
     """The step is recorded and its request closed, in one transaction."""
     if request.queue != EXTRACTION_QUEUE:
         return "unknown", None
@@ -327,7 +327,8 @@ def _record_transition(context: CommitContext, request: Request, _: TransitionDu
     result = IntentUnit(intent, None, "system").run(context)
     if isinstance(result, RejectedResult):
         return "rejected", result
-    close(view, request.request_id, "completed", operation_id=result.operation_id)
+    operation_id = result.operation_id
+    close(view, request.request_id, "completed", operation_id=operation_id, attempt=report)
     return "completed", result
 
 
@@ -381,7 +382,7 @@ def _finish_work(context: CommitContext, request: Request, report: WorkFinished)
         request.request_id,
         "completed",
         handler_result=report.result,
-        took_ms=report.took_ms,
+        attempt=report,
     )
     return "completed", None
 

@@ -458,7 +458,9 @@ class SessionActor:
         batch.add(message, [unit], lambda results: results[0])
 
     def _add_recomputes(self, message: Recomputed, batch: _Batch) -> None:
-        units: list[Unit] = [RecomputeUnit(intent, self.session_id) for intent in message.intents]
+        units: list[Unit] = [
+            RecomputeUnit(intent, self.session_id, message.attempt) for intent in message.intents
+        ]
         batch.add(message, units, list)
 
     def _add_reports(self, message: Reports, batch: _Batch) -> None:

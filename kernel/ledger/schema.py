@@ -828,9 +828,10 @@ request_failures = Table(
 request_attempts = Table(
     "request_attempts",
     metadata,
-    # Beside the record: attempts that failed, the first and the last ones of each request.
+    # Beside the record: attempts that failed, the first and the last ones of each request; and, by
+    # the id of a recompute's operation, the attempt by which it was computed.
     Column("request_id", String, primary_key=True),
-    # Counted from one.
+    # Counted from one; 0 of an operation.
     Column("attempt_number", Integer, primary_key=True),
     Column("attempt_bytes", LargeBinary, nullable=False),
 )

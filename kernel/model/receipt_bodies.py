@@ -503,7 +503,10 @@ class WorkRequestClosed(_Decided):
     """What the handler of a plug-in's queue returned; no rule of the record reads it."""
 
     took_ms: Count | None = None
-    """How long the attempt of that handler took, as its worker says."""
+    """How long the attempt took that came to it, as its worker says."""
+
+    worker: str | None = None
+    """Whose attempt that was."""
 
     reason: str | None = None
     decided_by: str | None = None

@@ -22,7 +22,14 @@ from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Reques
 from kernel.ledger.store.tables import Row, TableQuery, distinct_values
 from kernel.values.canonical import canonicalize, sha256_hex
 from kernel.values.host import iso_time
-from kernel.work.reports import AttemptError, AttemptFailed, AttemptSnoozed, Delivery, WorkerLost
+from kernel.work.reports import (
+    AttemptError,
+    AttemptFailed,
+    AttemptSnoozed,
+    Delivery,
+    SuccessfulAttempt,
+    WorkerLost,
+)
 from kernel.work.retry_policy import (
     FailureCounts,
     RetryPolicy,
@@ -32,6 +39,8 @@ from kernel.work.retry_policy import (
 
 FIRST_KEPT: Final = 3
 LAST_KEPT: Final = 17
+OF_OPERATION: Final = 0
+"""In place of its number, of an attempt that is known by its operation."""
 
 LOST: Final = "worker_lost"
 """The code of an attempt whose worker vanished."""
@@ -409,6 +418,24 @@ def _keep_attempt(
     transaction.tables.put(schema.request_attempts, kept)
     if number > FIRST_KEPT + LAST_KEPT:
         transaction.tables.delete(schema.request_attempts, request_id, number - LAST_KEPT)
+
+
+def keep_success(
+    transaction: LedgerTransaction, operation_id: str, attempt: SuccessfulAttempt
+) -> None:
+    """Keep the attempt by which an operation did the work of requests that no receipt closes.
+
+    See decision kernel/0695.
+    """
+    row = {"request_id": operation_id, "attempt_number": OF_OPERATION}
+    row["attempt_bytes"] = canonicalize(attempt.model_dump(exclude_none=True))
+    transaction.tables.put(schema.request_attempts, row)
+
+
+def success_of(view: LedgerView, operation_id: str) -> Document:
+    """Return what is known of the attempt by which an operation did its work."""
+    row = view.tables.get(schema.request_attempts, operation_id, OF_OPERATION)
+    return {} if row is None else dict(orjson.loads(row["attempt_bytes"]))
 
 
 def _attempt_rows(view: LedgerView, request_id: str) -> list[Row]:

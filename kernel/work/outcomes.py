@@ -20,7 +20,7 @@ from kernel.work import receipts
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused
 from kernel.work.queue_kinds import QUEUE_KINDS, is_requestable
-from kernel.work.reports import CapacityRejected
+from kernel.work.reports import CapacityRejected, SuccessfulAttempt
 
 ClosedAs = Literal["completed", "dead_letter", "cancelled"]
 
@@ -60,14 +60,14 @@ def close(  # noqa: PLR0913 - each outcome states other parts
     reason: str | None = None,
     result: Document | None = None,
     handler_result: Document | None = None,
-    took_ms: int | None = None,
+    attempt: SuccessfulAttempt | None = None,
     pair_end: PairEnd | None = None,
     said: Document | None = None,
 ) -> bool:
     """Give a request its outcome, with a durable receipt; False where it has one already.
 
-    `handler_result` is what a plug-in's handler returned, which the record does not read, after
-    `took_ms`.
+    `handler_result` is what a plug-in's handler returned, which the record does not read.
+    `attempt` is the one that came to it.
     `said` is who cancelled it, and the operation that says so.
     `pair_end` is what the evaluation came to for the pair that asked for it, where one did (§13.2).
 
@@ -80,7 +80,9 @@ def close(  # noqa: PLR0913 - each outcome states other parts
         return False
     body: Document = {"request_id": request_id, "queue": request.queue, "outcome": outcome}
     fields: Document = {"closed_by_operation_id": operation_id, "result": result}
-    fields |= {"handler_result": handler_result, "took_ms": took_ms, "pair_state": pair_end}
+    fields |= {"handler_result": handler_result, "pair_state": pair_end}
+    if attempt is not None:
+        fields |= {"took_ms": attempt.took_ms, "worker": attempt.worker}
     fields |= said or {}
     fields["reason"] = None if reason is None else storable(reason)
     body |= {name: value for name, value in fields.items() if value is not None}

@@ -14,6 +14,7 @@ from kernel.values.canonical import canonicalize_readable
 from kernel.work.retry_policy import PAUSE_MS_MAX, RetryPolicy
 
 RequestId = Annotated[str, Field(min_length=1, max_length=512)]
+WorkerName = Annotated[str, Field(min_length=1, max_length=128)]
 
 OUTPUTS_MAX = 8
 """Answers of a model that one extraction may need."""
@@ -49,21 +50,32 @@ class ReportedCapacity(_Model):
     inflight_operations: Count
 
 
-class TransitionDue(_Model):
-    """The step that a request asks for is to be recorded now."""
+class SuccessfulAttempt(_Model):
+    """What is known of an attempt that came to something."""
 
-    report_kind: Literal["transition_due"] = "transition_due"
+    took_ms: Count | None = None
+    """From the claim to the end, as of an attempt that failed."""
+
+    worker: WorkerName | None = None
+
+
+class _Success(SuccessfulAttempt):
     request_id: RequestId
 
 
-class BindingEvaluated(_Model):
+class TransitionDue(_Success):
+    """The step that a request asks for is to be recorded now."""
+
+    report_kind: Literal["transition_due"] = "transition_due"
+
+
+class BindingEvaluated(_Success):
     """An evaluation ended; the gateway evaluates again and records what comes to the same.
 
     `evaluated_on` is what was read of the record, `particulars` what the text was read to say.
     """
 
     report_kind: Literal["binding_evaluated"] = "binding_evaluated"
-    request_id: RequestId
     outcome: BindingOutcomeRecord
     evaluated_on: EvaluatedOn
     particulars: Particulars = NONE_STATED
@@ -94,11 +106,10 @@ class ExtractionBegun(_Model):
     extractor: Name
 
 
-class ExtractionFinished(_Model):
+class ExtractionFinished(_Success):
     """An extractor answered; the gateway holds the answer against the source again."""
 
     report_kind: Literal["extraction_finished"] = "extraction_finished"
-    request_id: RequestId
     source_text_sha256: Sha256
     """Of the text that was read."""
 
@@ -113,14 +124,11 @@ class ExtractionFinished(_Model):
     ] = ()
 
 
-class WorkFinished(_Model):
+class WorkFinished(_Success):
     """The handler of a plug-in's queue did what its request asks for."""
 
     report_kind: Literal["work_finished"] = "work_finished"
-    request_id: RequestId
     result: Annotated[dict[str, Any], AfterValidator(_check_result)] = {}
-    took_ms: Count | None = None
-    """From the claim to the end, as of an attempt that failed."""
 
 
 class Delivery(_Model):
@@ -129,7 +137,7 @@ class Delivery(_Model):
     claim: Annotated[str, Field(min_length=1, max_length=64)]
     """The token of the claim; what is reported of it twice is recorded once."""
 
-    worker: Annotated[str, Field(min_length=1, max_length=128)]
+    worker: WorkerName
     started_at_us: Count
     ended_at_us: Count
 

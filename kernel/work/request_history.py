@@ -149,7 +149,8 @@ def _attempts(status: WorkStatus) -> Iterator[RequestEvent]:
         # Its report came a moment after its end; so it began a moment earlier than is said here.
         began_us = parse_time_us(status.closed_at) - 1000 * status.took_ms
         words = "Begun for the attempt that succeeded"
-        yield RequestEvent(iso_time(max(0, began_us)), "begun", words, took_ms=status.took_ms)
+        began_at, who = iso_time(max(0, began_us)), status.worker or ""
+        yield RequestEvent(began_at, "begun", words, took_ms=status.took_ms, who=who)
 
 
 def _receipts(view: LedgerView, status: WorkStatus) -> Iterator[RequestEvent]:

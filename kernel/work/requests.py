@@ -32,7 +32,7 @@ from kernel.values.canonical import canonicalize, canonicalize_readable, digest
 from kernel.values.foreign_code import cause_of
 from kernel.values.host import iso_time, parse_time_us
 from kernel.work import receipts
-from kernel.work.attempts import Failures, failures_of
+from kernel.work.attempts import Failures, failures_of, success_of
 from kernel.work.content_schema import ContentMisfit, SchemaContent
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
@@ -123,6 +123,9 @@ class WorkStatus:
     took_ms: int | None = None
     """How long the attempt took that came to it, as its worker says."""
 
+    worker: str | None = None
+    """Whose attempt that was; None where no worker said so."""
+
     not_before: str | None = None
     """When its delay ends, where it has one."""
 
@@ -153,6 +156,7 @@ class RequestOutcome:
     reason: str | None = None
     result: Document | None = None
     took_ms: int | None = None
+    worker: str | None = None
     requeued_as: str | None = None
     """The request that asks for it anew, where it was given up and requeued."""
 
@@ -277,7 +281,7 @@ def status_of(view: LedgerView, request_id: str, *, attempts: bool = False) -> W
         operation_id=outcome["operation_id"],
         reason=receipt.get("reason", receipt.get("error_signature")),
         result=_result(receipt),
-        took_ms=receipt.get("took_ms"),
+        **_attempt(view, outcome, receipt),
     )
 
 
@@ -344,8 +348,10 @@ def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome 
         outcome["operation_id"],
         receipt.get("reason", receipt.get("error_signature")),
         _result(receipt),
-        receipt.get("took_ms"),
-        requeue_of(view, queue, request_id) if outcome["outcome"] == "dead_letter" else None,
+        requeued_as=(
+            requeue_of(view, queue, request_id) if outcome["outcome"] == "dead_letter" else None
+        ),
+        **_attempt(view, outcome, receipt),
     )
 
 
@@ -358,6 +364,14 @@ def closing_receipt(view: LedgerView, request_id: str) -> Document:
     """Return the receipt that closed a request, where no operation did."""
     receipts_there = map(view.receipt, closing_ids(request_id))
     return next((receipt for receipt in receipts_there if receipt is not None), {})
+
+
+def _attempt(view: LedgerView, outcome: Row, receipt: Document) -> Document:
+    """Return what is known of the attempt that came to an outcome; an operation may have one."""
+    operation_id = outcome["operation_id"]
+    if not receipt and operation_id is not None:
+        receipt = success_of(view, operation_id)
+    return {name: receipt.get(name) for name in ("took_ms", "worker")}
 
 
 def _result(receipt: Document) -> Document | None:

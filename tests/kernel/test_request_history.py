@@ -13,6 +13,7 @@ from kernel.work.contents import BINDING_QUEUE
 from kernel.work.dead_letters import DeadLetterDismissal, dismiss, requeue
 from kernel.work.outcomes import close
 from kernel.work.pauses import PauseDecision
+from kernel.work.reports import SuccessfulAttempt
 from kernel.work.request_history import RequestHistory, request_history
 from kernel.work.request_lists import list_requests
 from kernel.work.request_search import RequestSearch, requests_caused_by
@@ -93,11 +94,12 @@ def test_of_the_attempt_that_succeeded_it_is_told_when_it_began():
     ledger = Ledger.create(MemoryStore(), host.host)
     request_id = asked(ledger, "a")
     host.time_us += MINUTE_US
+    attempt = SuccessfulAttempt(took_ms=20_000, worker="worker-1")
     with ledger.transaction() as transaction:
-        close(transaction, request_id, "completed", took_ms=20_000)
+        close(transaction, request_id, "completed", attempt=attempt)
     begin, begun, outcome = history(ledger, request_id).events
     assert [event.what for event in (begin, begun, outcome)] == ["asked", "begun", "outcome"]
-    assert begun.took_ms == 20_000
+    assert (begun.took_ms, begun.who) == (20_000, "worker-1")
     lasted_us = parse_time_us(outcome.at) - parse_time_us(begun.at)
     assert lasted_us == 20_000_000
 

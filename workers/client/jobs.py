@@ -39,6 +39,9 @@ class JobOutcome(Generic[R]):
     took_ms: int | None = None
     """How long the attempt took that came to it, as its worker says."""
 
+    worker: str | None = None
+    """Whose attempt that was; None where no worker said so."""
+
     requeued_as: str | None = None
     """The request that asks for it anew, where it was given up and somebody requeued it."""
 
@@ -145,6 +148,9 @@ class JobStatus:
 
     took_ms: int | None = None
     """How long the attempt took that came to it, as its worker says."""
+
+    worker: str | None = None
+    """Whose attempt that was; None where no worker said so."""
 
     not_before: str | None = None
     """When its delay ends, where it has one."""

@@ -72,7 +72,8 @@ class GetRequest(GatewayQuestion):
     """Show a request for work as it stands: what was asked for, what came of it, what failed.
 
     Of the attempts that failed the first three and the last seventeen are kept. `progress` is what
-    the handler of an open one said last, `took_ms` how long the attempt took that succeeded.
+    the handler of an open one said last, `took_ms` how long the attempt took that succeeded, and
+    `worker` whose it was.
     """
 
     paths: ClassVar = ("/v1/queues/{queue}/requests/{request_id:work_request}",)

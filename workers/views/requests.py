@@ -16,8 +16,7 @@ from kernel.work.request_lists import (
 from kernel.work.request_search import RequestSearch, count_requests
 from kernel.work.requests import WorkStatus, ask_ahead_of, status_of
 from queues.errors import QueueError
-from queues.queue.claim_tokens import claimed_us, is_of, worker_of
-from queues.queue.items import BATCH_ITEMS_MAX, LiveItem
+from queues.queue.items import BATCH_ITEMS_MAX, LiveItem, claimed_us, is_of, worker_of
 from queues.queue.job_progress import JobProgress, NotedProgress
 from workers.views.surroundings import RequestServices, why_open
 from workers.views.waiting import RecordedHold, hold_of_request

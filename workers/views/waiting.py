@@ -16,8 +16,7 @@ from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import recorded_request
 from kernel.work.pauses import Pause, pauses_of
 from kernel.work.ready_requests import due_at_us, fan_out_of, next_of_runs
-from queues.queue.claim_tokens import claimed_us, worker_of
-from queues.queue.items import ItemPlace
+from queues.queue.items import ItemPlace, claimed_us, worker_of
 from queues.queue.outbox_relay import route_of
 
 NAMED_MAX = 3

@@ -22,8 +22,7 @@ from kernel.values.foreign_code import cause_of, message_of, traceback_of
 from kernel.work.reports import MESSAGE_BYTES_MAX, TRACEBACK_BYTES_MAX, AttemptError, Delivery
 from kernel.work.signatures import signature_of
 from queues import errors as of_queues
-from queues.queue.claim_tokens import CHANCE_BITS, UNKNOWN_WORKER, claimed_us, token_of, worker_of
-from queues.queue.items import Claim
+from queues.queue.items import CHANCE_BITS, UNKNOWN_WORKER, Claim, claimed_us, token_of, worker_of
 from workers.client import errors as of_client
 from workers.environment import foreign_threads as of_workers
 from workers.environment.foreign_threads import ForeignCodeHangs, call_within, module_of
@@ -54,11 +53,6 @@ _INSTALLED: Final = (
 def new_token(worker_id: str) -> str:
     """Return the token of a claim of a worker's now, which no other claim has."""
     return token_of(worker_id, time.time_ns() // 1_000_000, secrets.randbits(CHANCE_BITS))
-
-
-def took_ms(claim: Claim, ended_us: int) -> int:
-    """Return how long a claim of this worker's took."""
-    return (ended_us - claimed_us(claim.token, ended_us)) // 1000
 
 
 def delivery_of(claim: Claim, worker_id: str, ended_us: int) -> Delivery:

@@ -1,5 +1,7 @@
 """A page of recomputes is one envelope; each of them is asked for, found and undone by itself."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -24,6 +26,9 @@ from kernel.rollback.plan import plan_operation
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import digest
 from kernel.values.model_registry import ActiveModels
+from kernel.work.reports import SuccessfulAttempt
+from kernel.work.request_history import request_history
+from kernel.work.requests import outcome_of, status_of
 from tests.kernel.build import (
     accept,
     adapt,
@@ -178,6 +183,44 @@ def test_a_page_is_one_operation_that_names_each_understanding_its_inputs_and_it
         assert write["cu_authority_inputs"]["digest"] == unit.intent.inputs.digest
         assert index["request_ids"] == [requests[name]]
     assert not findings(ledger)
+
+
+@pytest.mark.parametrize("count", [1, len(NAMES)])
+def test_of_each_recompute_it_is_known_who_computed_it_and_how_long_it_took(ledger, count):
+    attempt = SuccessfulAttempt(took_ms=40, worker="worker-1")
+    units = [replace(unit, attempt=attempt) for unit in reported(ledger, NAMES[:count])]
+    [(_, result), *_] = record(ledger, units)
+    requests = requests_of(ledger, result.operation_id)
+    assert len(requests) == count
+    with ledger.view() as view:
+        for request_id in requests.values():
+            status, outcome = (
+                status_of(view, request_id),
+                outcome_of(view, AUTHORITY_QUEUE, request_id),
+            )
+            for stands in (status, outcome):
+                assert (stands.state, stands.took_ms, stands.worker) == (
+                    "completed",
+                    40,
+                    "worker-1",
+                )
+            [begun] = [
+                event for event in request_history(view, status).events if event.what == "begun"
+            ]
+            assert (begun.took_ms, begun.who) == (40, "worker-1")
+    assert not findings(ledger)
+
+
+def test_recomputes_of_two_attempts_are_no_page(ledger):
+    first, second = reported(ledger, NAMES[:2])
+    attempt = SuccessfulAttempt(took_ms=40, worker="worker-1")
+    results = record(ledger, [replace(first, attempt=attempt), second])
+    operations = [result.operation_id for _, result in results]
+    assert len(set(operations)) == 2
+    with ledger.view() as view:
+        for operation_id, worker in zip(operations, ("worker-1", None), strict=True):
+            [request_id] = requests_of(ledger, operation_id).values()
+            assert status_of(view, request_id).worker == worker
 
 
 @K32

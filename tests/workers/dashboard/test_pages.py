@@ -16,7 +16,7 @@ from kernel.ledger.store.tables import TableQuery
 from kernel.work.contents import BINDING_QUEUE
 from queues.fleet.cron_claims import CronFiring, Crons
 from queues.fleet.worker_heartbeats import WorkerBeat
-from queues.queue.claim_tokens import token_of
+from queues.queue.items import token_of
 from queues.queue.outbox_relay import route_of
 from queues.queue.work_queue import WorkQueue
 from tests.kernel.build import create

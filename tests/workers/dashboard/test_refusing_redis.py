@@ -21,7 +21,7 @@ from tests.workers.dashboard.served_gateways import (
 from tests.workers.dashboard.trouble import peace
 from workers.cli.main import main
 
-REFUSING = {
+REFUSING: dict[str, tuple[list[tuple[str, ...]], list[tuple[str, ...]]]] = {
     "read_only": ([("REPLICAOF", "127.0.0.1", "1")], [("REPLICAOF", "NO", "ONE")]),
     "too_few_replicas": (
         [("CONFIG", "SET", "min-replicas-to-write", "1")],

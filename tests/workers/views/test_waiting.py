@@ -4,8 +4,7 @@ import pytest
 
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.pauses import Pause
-from queues.queue.claim_tokens import token_of
-from queues.queue.items import ItemPlace
+from queues.queue.items import ItemPlace, token_of
 from workers.views.waiting import CapacityHolder, RecordedHold, Surroundings, why_waiting
 
 FREE = RecordedHold(BINDING_QUEUE, "background", None)

@@ -102,7 +102,7 @@ class AnsweringGateway:
 
 
 def handler_of(ledger: Ledger, reporter: GatewayReporter) -> AuthorityHandler:
-    return AuthorityHandler(ledger, reporter, BetaPosteriorMean(), ErrorTexts())
+    return AuthorityHandler(ledger, reporter, BetaPosteriorMean(), ErrorTexts("worker-1"))
 
 
 def new_drainer(
@@ -144,6 +144,8 @@ async def test_what_is_completed_leaves_the_queue(world: DrainedWorld):
     assert path == "/internal/recomputed"
     assert [result["intent"]["target_cu_id"] for result in body["results"]] == ["u-1", "u-2"]
     assert {result["intent"]["as_of_sequence"] for result in body["results"]} == {2}
+    assert body["attempt"]["worker"] == "worker-1"
+    assert body["attempt"]["took_ms"] >= 0
     assert await world.depth() == (0, 0, 0, 0)
     assert (world.processor.tally.completed, world.processor.tally.in_flight) == (2, 0)
 

@@ -89,7 +89,7 @@ class BindingWorld(DoorWorld):
                 BindingCapacity(self.leases, self.queue, SLOTS, "worker-1"),
                 self.evaluator,
                 lambda: host.time_us,
-                ErrorTexts(),
+                ErrorTexts("worker-1"),
                 self.observed.append,
             )
 
@@ -131,6 +131,8 @@ async def test_what_is_evaluated_is_recorded_and_leaves_the_queue(world: Binding
     assert sorted(world.evaluator.asked) == ["b-1", "b-2"]
     status = world.status(ids[0])
     assert status.state == "completed"
+    assert status.worker == "worker-1"
+    assert status.took_ms is not None
     assert status.result is not None
     del status.result["evaluation"]
     assert status.result == {

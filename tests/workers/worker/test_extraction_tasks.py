@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -21,6 +22,8 @@ from workers.worker.attempts import ErrorTexts
 from workers.worker.handlers.extraction import ExtractionHandler
 from workers.worker.handlers.extractor import Extracted, SourceToRead
 from workers.worker.handlers.extractors import Extractors
+
+WORKER = "worker-1"
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +63,9 @@ class TaskWorld(DoorWorld):
         """Let a worker with these extractors drain the queue."""
 
         def handler(reporter: Any) -> ExtractionHandler:
-            self.handler = ExtractionHandler(self.door.ledger, reporter, extractors, ErrorTexts())
+            self.handler = ExtractionHandler(
+                self.door.ledger, reporter, extractors, ErrorTexts(WORKER)
+            )
             return self.handler
 
         self.drain_by(client_of(self.door.app), handler)
@@ -138,7 +143,11 @@ async def test_a_docket_entry_is_read_by_its_rules_and_becomes_claims(world: Tas
     assert read["judge"] == "Ann Bell"
     assert read["amount"] == "350.00"
     assert read["disposition"] == "granted"
-    assert world.status(request).state == "completed"
+    status = world.status(request)
+    assert (status.state, status.worker) == ("completed", WORKER)
+    assert status.took_ms is not None
+    page = f"/queues/extraction-transition/requests/{quote(request, safe='')}"
+    assert f'by <a href="../../../workers/{WORKER}">' in (await world.door.http.get(page)).text
 
 
 @pytest.mark.spec("INV-EXT-1")

@@ -180,6 +180,7 @@ async def test_each_door_shows_how_far_a_job_is_and_then_what_came_of_it_and_how
     assert 3_000 <= outcome.took_ms < 60_000
     said = (await world.door.http.get(f"/v1{page}")).json()
     assert (said["progress"], said["took_ms"]) == (None, outcome.took_ms)
+    assert said["worker"] == outcome.worker == status.worker == "unknown"
     shown = (await world.door.http.get(page)).text
     assert f"<dt>Last attempt took<dd>{outcome.took_ms / 1_000:.1f} s" in shown
     assert "&lt;3 kg&gt;" in shown

@@ -28,7 +28,7 @@ from kernel.values.priorities import CapacityPriority, QueuePriority
 from kernel.work.attempts import RetryPause
 from kernel.work.queue_kinds import PRIORITIES_MAX, QUEUE_KINDS, QUEUES_MAX
 from kernel.work.registrations import QueueRegistration, registered_definitions
-from kernel.work.reports import WorkReport
+from kernel.work.reports import SuccessfulAttempt, WorkReport
 from kernel.work.retry_policy import RetryPolicy
 from queues.errors import QueueError
 from workers.api.access import is_of_worker
@@ -74,8 +74,9 @@ class _Batch(BaseModel):
 
 
 class RecomputedBody(_Batch):
-    """A batch of results."""
+    """A batch of results, which one worker has computed together."""
 
+    attempt: SuccessfulAttempt | None = None
     results: Annotated[list[RecomputeResult], Field(max_length=RESULTS_MAX, fail_fast=True)]
 
     @model_validator(mode="after")
@@ -180,7 +181,9 @@ async def recomputed(
     """Record computed authorities; returns an outcome for each, in order."""
     await authorize(services, request)
     if body.urgent:
-        units = [RecomputeUnit(result.intent, result.session_id) for result in body.results]
+        units = [
+            RecomputeUnit(result.intent, result.session_id, body.attempt) for result in body.results
+        ]
         return await _urgent(services, units, body)
     by_session: dict[str, list[int]] = defaultdict(list)
     for index, recompute in enumerate(body.results):
@@ -188,7 +191,8 @@ async def recomputed(
     outcomes: list[ReportOutcome] = [{"outcome": "failed"} for _ in body.results]
 
     async def hand_over(session_id: str, indexes: list[int]) -> None:
-        message = Recomputed(tuple(body.results[index].intent for index in indexes))
+        intents = tuple(body.results[index].intent for index in indexes)
+        message = Recomputed(intents, body.attempt)
         if body.traceparents:
             message.traceparents = _traceparents_of([body.traceparents[index] for index in indexes])
         try:

@@ -20,7 +20,14 @@ from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.values.canonical import digest
 from queues.queue.items import Claim, cause_id
 from workers.worker.attempts import ErrorTexts, log_fields
-from workers.worker.batches import ClaimResult, Handler, failed_claim, settlement_of
+from workers.worker.batches import (
+    ClaimResult,
+    Handler,
+    attempt_fields,
+    failed_claim,
+    now_us,
+    settlement_of,
+)
 from workers.worker.gateway_reports import GatewayReporter
 
 _log = structlog.get_logger(__name__)
@@ -66,8 +73,13 @@ class AuthorityHandler(Handler):
                 handed_in.append(computed)
         results = [computed.result for computed in handed_in]
         claims_handed_in = [computed.claim for computed in handed_in]
+        shared = {}
+        if claims_handed_in:
+            # They were claimed together.
+            attempt = attempt_fields(claims_handed_in[0], self._texts.worker_id, now_us())
+            shared["attempt"] = attempt
         outcomes = await self._reporter.batch(
-            "/internal/recomputed", "results", results, claims=claims_handed_in
+            "/internal/recomputed", "results", results, shared, claims_handed_in
         )
         settled += [
             settlement_of(computed.claim, outcome, rejection_is_final=False)

@@ -39,7 +39,14 @@ from queues.leases.lease_holder import LeaseHolder
 from queues.queue.items import Claim
 from workers.worker.attempts import ErrorTexts, log_fields
 from workers.worker.batch_progress import note_progress
-from workers.worker.batches import ClaimResult, Handler, failed_claim, leave_closed, settlement_of
+from workers.worker.batches import (
+    ClaimResult,
+    Handler,
+    attempt_fields,
+    failed_claim,
+    leave_closed,
+    settlement_of,
+)
 from workers.worker.gateway_reports import REPORTS_PATH, GatewayReporter, Outcome
 from workers.worker.handlers.binding_evaluator import (
     EVALUATION_S_MAX,
@@ -242,6 +249,7 @@ class BindingHandler(Handler):
                 outcome=item.evaluated.outcome,
                 evaluated_on=item.evaluated.evaluated_on,
                 particulars=item.evaluated.particulars,
+                **attempt_fields(item.due.claim, self._texts.worker_id, self._now_us()),
             )
             for item in evaluated
         ]

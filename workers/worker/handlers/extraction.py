@@ -11,6 +11,7 @@ what asks a model runs beside it, `MODEL_CALLS_MAX` at a time, and is handed in 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -31,7 +32,14 @@ from kernel.work.reports import (
 from kernel.work.requests import read_content
 from queues.queue.items import Claim
 from workers.worker.attempts import ErrorTexts, delivery_of, log_fields
-from workers.worker.batches import ClaimResult, Handler, leave_closed, now_us, settlement_of
+from workers.worker.batches import (
+    ClaimResult,
+    Handler,
+    attempt_fields,
+    leave_closed,
+    now_us,
+    settlement_of,
+)
 from workers.worker.gateway_reports import REPORTS_PATH, GatewayReporter, Outcome
 from workers.worker.handlers.extractor import SourceToRead, extract_and_check
 from workers.worker.handlers.extractors import Extractors
@@ -103,7 +111,11 @@ class ExtractionHandler(Handler):
             for task in waiting
         ]
         settled += await self._report(
-            steps, [TransitionDue(request_id=task.claim.key) for task in steps]
+            steps,
+            [
+                TransitionDue(request_id=task.claim.key, **self._attempt(task.claim))
+                for task in steps
+            ],
         )
         performed = [task for task in tasks if task.task is not None and task not in waiting]
         return settled + await self._perform(performed)
@@ -188,6 +200,7 @@ class ExtractionHandler(Handler):
             result=extraction.result.model_dump(mode="json"),
             claim_authority=kind.claim_authority,
             outputs=extraction.outputs,
+            **self._attempt(of.claim),
         )
         return _Ended(of, report)
 
@@ -207,6 +220,9 @@ class ExtractionHandler(Handler):
         return ExtractionFailed(
             request_id=claim.key, code=refused.code, delivery=delivery, error=error
         )
+
+    def _attempt(self, claim: Claim) -> dict[str, Any]:
+        return attempt_fields(claim, self._texts.worker_id, now_us())
 
     def _read(self, view: LedgerView, task: ExtractionTask) -> SourceToRead:
         return SourceToRead(task.source_ref, read_source(view, task.source_ref), task.fields)

@@ -33,12 +33,13 @@ from workers.client.errors import GatewayError
 from workers.environment.foreign_calls import await_foreign
 from workers.environment.foreign_threads import ForeignCodeHangs
 from workers.plugins import JobContext, JobRefused, QueuePlugin, RetryAfter
-from workers.worker.attempts import ErrorTexts, log_fields, took_ms
+from workers.worker.attempts import ErrorTexts, log_fields
 from workers.worker.batch_progress import note_progress
 from workers.worker.batches import (
     SNOOZED,
     ClaimResult,
     Handler,
+    attempt_fields,
     failed_claim,
     leave_closed,
     now_us,
@@ -202,7 +203,8 @@ class PluginHandler(Handler):
     async def _report(self, claim: Claim, result: object) -> ClaimResult:
         document = {} if result is None else result
         try:
-            report = call_foreign(_report_of_result, claim, document)
+            worker_id = self._texts.worker_id
+            report = call_foreign(_report_of_result, claim, worker_id, document)
         except Exception as error:  # noqa: BLE001 - a result is a foreign object
             failed = await self._fail_claim(
                 claim, "handler_result_invalid", error, "handler_result_invalid"
@@ -257,7 +259,7 @@ def _pause_ms_and_code(error: Exception) -> tuple[int | None, str | None]:
     return None, None
 
 
-def _report_of_result(claim: Claim, document: object) -> dict[str, Any]:
+def _report_of_result(claim: Claim, worker_id: str, document: object) -> dict[str, Any]:
     """Return the report of a result; raises what is wrong with it."""
     if not isinstance(document, Mapping):
         raise TypeError(f"a handler returns a mapping or None, not a {type(document).__name__}")
@@ -265,5 +267,5 @@ def _report_of_result(claim: Claim, document: object) -> dict[str, Any]:
     size = len(canonicalize_readable(result))
     if size > RESULT_BYTES_MAX:
         raise ValueError(f"a result of {size} bytes; at most {RESULT_BYTES_MAX} are taken")
-    took = took_ms(claim, now_us())
-    return WorkFinished(request_id=claim.key, result=result, took_ms=took).model_dump(mode="json")
+    attempt = attempt_fields(claim, worker_id, now_us())
+    return WorkFinished(request_id=claim.key, result=result, **attempt).model_dump(mode="json")
