@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from queues.redis.connection import connect_redis
 from tests.queues.topologies import Server, server
 from tests.workers.dashboard.served_gateways import (
-    AWAY,
     ServedGateway,
     client_of,
     served_gateway,
@@ -28,6 +27,7 @@ REFUSING: dict[str, tuple[list[tuple[str, ...]], list[tuple[str, ...]]]] = {
         [("CONFIG", "SET", "min-replicas-to-write", "0")],
     ),
 }
+REFUSES = "Redis refuses what the gateway needs, so nothing that waits is begun"
 LOOKS_MAX = 400
 UNREAD = re.compile(r'data-error="queues"><strong>Not read.</strong> <span>(.*?)<')
 
@@ -58,15 +58,15 @@ def test_a_redis_that_refuses_is_named_everywhere_until_it_is_well(
     begin, end = REFUSING[kind]
     refused = f"refused: {kind}: "
     with client_of(served) as http:
-        _until(lambda: AWAY not in http.get("/").text)
+        _until(lambda: REFUSES not in http.get("/").text)
         for words in begin:
             single.say(*words)
         try:
-            _until(lambda: refused in http.get("/").text)
+            _until(lambda: REFUSES in http.get("/").text)
             overview = http.get("/")
             assert overview.status_code == 200
-            assert f"{AWAY}: {refused}" in overview.text
-            assert UNREAD.findall(overview.text) == ["queue_refused"]
+            [unread] = UNREAD.findall(overview.text)
+            assert "(queue_refused)" in unread
             unready = http.get("/readyz")
             assert unready.status_code == 503
             said = unready.json()["problems"]["redis"]
@@ -74,10 +74,10 @@ def test_a_redis_that_refuses_is_named_everywhere_until_it_is_well(
             assert len(said) > len(refused)
             shown = CliRunner().invoke(main, ["status", "--gateway", served.url])
             assert shown.exit_code == 1
-            assert f"{AWAY}: {said}" in shown.stdout
+            assert REFUSES in shown.stdout
         finally:
             for words in end:
                 single.say(*words)
         _until(lambda: http.get("/readyz").is_success)
-        _until(lambda: AWAY not in http.get("/").text)
+        _until(lambda: REFUSES not in http.get("/").text)
         assert http.get("/v1/queues").status_code == 200
