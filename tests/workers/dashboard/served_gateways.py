@@ -20,7 +20,6 @@ import orjson
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fakeredis import FakeAsyncRedis, FakeServer
 from pydantic import SecretStr
-from redis.asyncio import Redis
 
 from kernel.ledger.ledger import Ledger
 from tests.loopback import NO_TLS
@@ -45,7 +44,7 @@ class ServedGateway:
 
     url: str
     door: Door
-    redis: Redis
+    redis: FakeAsyncRedis
     redis_server: FakeServer
     folder: Path
     names: dict[str, str] = field(default_factory=dict)
@@ -69,27 +68,20 @@ class ServedGateway:
 
 
 Furnish = Callable[[ServedGateway], Awaitable[Any]]
-Prepare = Callable[[Redis], Awaitable[Any]]
+Prepare = Callable[[FakeAsyncRedis], Awaitable[Any]]
 
 
 @contextmanager
 def served_gateway(
-    folder: Path,
-    furnish: Furnish,
-    prepare: Prepare | None = None,
-    redis: Redis | None = None,
-    **facts: Any,
+    folder: Path, furnish: Furnish, prepare: Prepare | None = None, **facts: Any
 ) -> Iterator[ServedGateway]:
     """Serve for the time of a block; `facts` are what a process tree says of its processes.
 
-    What `prepare` writes to Redis is there before the gateway, so it may be older. Without `redis`
-    there is one in memory.
+    What `prepare` writes to Redis is there before the gateway, so it may be older.
     """
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(
-            _served(folder, furnish, prepare, redis, facts)
-        ) as served,
+        portal.wrap_async_context_manager(_served(folder, furnish, prepare, facts)) as served,
     ):
         served.portal = portal
         yield served
@@ -115,11 +107,7 @@ def without_redis(served: ServedGateway) -> Iterator[None]:
 
 @asynccontextmanager
 async def _served(
-    folder: Path,
-    furnish: Furnish,
-    prepare: Prepare | None,
-    redis: Redis | None,
-    facts: dict[str, Any],
+    folder: Path, furnish: Furnish, prepare: Prepare | None, facts: dict[str, Any]
 ) -> AsyncIterator[ServedGateway]:
     key = folder / "log.key"
     create_key(key, "example.com/log")
@@ -136,7 +124,7 @@ async def _served(
     data.runtime_path.write_bytes(orjson.dumps(facts))
     data.runtime_path.chmod(0o600)
     clock, redis_server = LedgerClock(), FakeServer()
-    redis = redis or FakeAsyncRedis(server=redis_server)
+    redis = FakeAsyncRedis(server=redis_server)
     if prepare is not None:
         await prepare(redis)
     ledger = await anyio.to_thread.run_sync(

@@ -12,11 +12,8 @@ from click.testing import CliRunner
 
 from queues.redis.connection import connect_redis
 from tests.queues.topologies import Server, server
-from tests.workers.dashboard.served_gateways import (
-    ServedGateway,
-    client_of,
-    served_gateway,
-)
+from tests.workers.dashboard import served_gateways
+from tests.workers.dashboard.served_gateways import ServedGateway, client_of
 from tests.workers.dashboard.trouble import peace
 from workers.cli.main import main
 
@@ -35,11 +32,11 @@ UNREAD = re.compile(r'data-error="queues"><strong>Not read.</strong> <span>(.*?)
 @pytest.fixture(scope="module")
 def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, ServedGateway]]:
     folder = tmp_path_factory.mktemp("refusing")
-    with (
-        server(folder / "redis") as single,
-        served_gateway(folder, peace, redis=connect_redis(single.url)) as served,
-    ):
-        yield single, served
+    with server(folder / "redis") as single, pytest.MonkeyPatch.context() as patched:
+        # In place of the one in memory, which refuses nothing.
+        patched.setattr(served_gateways, "FakeAsyncRedis", lambda **_: connect_redis(single.url))
+        with served_gateways.served_gateway(folder, peace) as served:
+            yield single, served
 
 
 def _until(answers: Callable[[], bool]) -> None:
