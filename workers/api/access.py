@@ -29,7 +29,7 @@ _WORKERS: Final = "worker:fleet"
 
 _LOGIN: Final = (
     "say who you are: send a key as `Authorization: Bearer rot_…`, set ROTULUS_KEY for commands,"
-    " or log in at /login; an owner makes keys by `rotulus keys create`"
+    " or log in at /login; an owner makes keys (`rotulus keys create PRINCIPAL --role ROLE`)"
 )
 _log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Final, Literal, get_args
 
 from kernel.records.access.errors import AccessRefused
 
-Role = Literal["producer", "worker", "operator", "reviewer", "auditor", "owner"]
+Role = Literal["producer", "worker", "operator", "reviewer", "auditor", "scraper", "owner"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 EVERYTHING: Final = "*"
@@ -73,7 +73,7 @@ ACTIONS: Mapping[str, AccessAction] = MappingProxyType(
         "manage.access": _of(),
         "read.access": _of("auditor"),
         "read.fleet": _of("operator", "reviewer", "auditor"),
-        "read.metrics": _of("operator", "auditor"),
+        "read.metrics": _of("scraper", "operator", "auditor"),
         "read.operators": _of("operator", "reviewer", "auditor"),
         "read.requests": _of("producer", "operator", "reviewer", "auditor", scope="queue"),
         "read.producers": _of(

@@ -30,7 +30,7 @@ MAY: tuple[tuple[str, str], ...] = (
     (r"GET /v1/(checkpoint|access/caller)", "anybody"),
     (r"POST /(login|logout)", "anybody"),
     (r"POST /internal/.*", "worker"),
-    (r"GET /metrics", "operator auditor"),
+    (r"GET /metrics", "scraper operator auditor"),
     (r"GET /v1/access", "auditor"),
     (r"POST /v1/(access/.*|erasures|legal-holds.*|checkpoint/handovers)", ""),
     (r"POST /v1/sessions/[^/]*/simulations", "producer reviewer"),

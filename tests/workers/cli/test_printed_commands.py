@@ -96,6 +96,7 @@ HOST: Final = FakeHost().host
 ELSEWHERE: Final = {
     **dict.fromkeys(("dev FILE", "dev {}.py", "dev {name}.py"), "tests/system/test_dev.py"),
     "up --app MODULE:NAME": "tests/system/test_own_jobs.py",
+    "keys create PRINCIPAL --role ROLE": "tests/workers/dashboard/test_login_in_chromium.py",
     "backup --output PLACE": "tests/workers/cli/test_backup.py",
 }
 """The commands that the tests of another file carry out, and that file."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
@@ -73,7 +73,11 @@ Prepare = Callable[[FakeAsyncRedis], Awaitable[Any]]
 
 @contextmanager
 def served_gateway(
-    folder: Path, furnish: Furnish, prepare: Prepare | None = None, **facts: Any
+    folder: Path,
+    furnish: Furnish,
+    prepare: Prepare | None = None,
+    access: Literal["open", "keys"] | None = None,
+    **facts: Any,
 ) -> Iterator[ServedGateway]:
     """Serve for the time of a block; `facts` are what a process tree says of its processes.
 
@@ -81,7 +85,9 @@ def served_gateway(
     """
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(_served(folder, furnish, prepare, facts)) as served,
+        portal.wrap_async_context_manager(
+            _served(folder, furnish, prepare, access, facts)
+        ) as served,
     ):
         served.portal = portal
         yield served
@@ -107,13 +113,18 @@ def without_redis(served: ServedGateway) -> Iterator[None]:
 
 @asynccontextmanager
 async def _served(
-    folder: Path, furnish: Furnish, prepare: Prepare | None, facts: dict[str, Any]
+    folder: Path,
+    furnish: Furnish,
+    prepare: Prepare | None,
+    access: Literal["open", "keys"] | None,
+    facts: dict[str, Any],
 ) -> AsyncIterator[ServedGateway]:
     key = folder / "log.key"
     create_key(key, "example.com/log")
     data = DataFolder(folder / "data")
     settings = Settings(
         data_dir=data.path,
+        access=access,
         shards=SHARDS,
         shard_lease_s=60,
         worker_token=SecretStr(TOKEN),

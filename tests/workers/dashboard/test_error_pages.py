@@ -75,7 +75,7 @@ def failing(error: Exception):
     ("error", "status", "code"),
     [
         (LedgerUnavailable("postgresql://secret", code="ledger_unavailable"), 503, "ledger_un"),
-        (QueueError("queue_unavailable", "away"), 503, "queue_unavailable"),
+        (QueueError("queue_unavailable", "away"), 503, "What stands in each is in Redis"),
         (RuntimeError("secret"), 500, "internal"),
     ],
 )

@@ -155,6 +155,7 @@ def frame_context(
         "principal": None if caller is None else caller.principal,
         "roles": () if caller is None else caller.roles,
         "is_open": is_open,
+        "may_search": is_open or (caller is not None and caller.may("read.records")),
         "places": {name: path for name, path in PLACES.items() if may[name]},
         "base": base,
         "static": static,
