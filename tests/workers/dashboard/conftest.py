@@ -15,8 +15,9 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedGateway
     rows = queue_kinds._kinds  # noqa: SLF001 - its queues stay with it
     before = dict(rows)
     folder = tmp_path_factory.mktemp("troubled")
-    facts = {"died_alike": [trouble.DEATH]}
-    with served_gateway(folder, trouble.furnish, trouble.prepare, **facts) as served:
+    with served_gateway(
+        folder, trouble.furnish, trouble.prepare, died_alike=[trouble.DEATH]
+    ) as served:
         yield served
     rows.clear()
     rows.update(before)
