@@ -8,7 +8,8 @@ from kernel.records.access.errors import AccessRefused
 
 PRINCIPAL_KINDS: Final = ("person", "service", "worker", "gateway", "auditor")
 PRINCIPAL_CHARS_MAX: Final = 128
-_PRINCIPAL: Final = re.compile(rf"({'|'.join(PRINCIPAL_KINDS)}):[A-Za-z0-9][A-Za-z0-9._@+-]*")
+PRINCIPAL: Final = rf"({'|'.join(PRINCIPAL_KINDS)}):[A-Za-z0-9][A-Za-z0-9._@+-]*"
+"""The pattern of a principal's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def principal_of(text: str) -> Principal:
     Raises:
         AccessRefused: `principal_invalid`.
     """
-    if len(text) > PRINCIPAL_CHARS_MAX or _PRINCIPAL.fullmatch(text) is None:
+    if len(text) > PRINCIPAL_CHARS_MAX or re.fullmatch(PRINCIPAL, text) is None:
         kinds = ", ".join(f"{kind}:" for kind in PRINCIPAL_KINDS)
         raise AccessRefused(
             "principal_invalid",

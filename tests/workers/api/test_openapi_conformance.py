@@ -35,6 +35,7 @@ _EITHER = "one of two fields is given, and not both"
 UNCHECKED = {
     "positive_data_acceptance": {
         "GET /v1/reviews/open": "an outcome goes on after a number, other kinds after a text",
+        "GET /v1/sessions": "words are looked for in the sessions of now",
         "GET /v1/tree": "the log may have fewer rows",
         "GET /v1/tree/inclusion/{ec_sequence_number}": "the log may have fewer rows",
         "GET /v1/tree/operations/{operation_id}": "the log may have fewer rows",

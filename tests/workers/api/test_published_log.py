@@ -172,7 +172,7 @@ async def test_the_verdict_is_the_same_at_each_door(published):
     answer = (await door.http.get("/v1/checkpoint")).json()
     assert answer["problem"]["code"] == "output_unusable"
     shown = page(await LiveSource(door.services, 4).read())
-    assert shown["checkpoint_problem"].startswith("output_unusable: ")
+    assert shown["checkpoint_problem"].endswith(" (output_unusable)")
     ready = (await door.http.get("/readyz")).json()
     assert "checkpoint" not in str(ready["problems"]), "the ledger is as good as it was"
 

@@ -6,9 +6,9 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from kernel.records.access.actions import EVERYTHING, SCOPE_CHARS_MAX, Grant
+from kernel.records.access.actions import EVERYTHING, SCOPE, SCOPE_CHARS_MAX, Grant, Role
 from kernel.records.access.errors import AccessRefused
-from kernel.records.access.principals import PRINCIPAL_CHARS_MAX
+from kernel.records.access.principals import PRINCIPAL, PRINCIPAL_CHARS_MAX
 from kernel.records.access.records import (
     KEY_DAYS_MAX,
     REASON_CHARS_MAX,
@@ -26,7 +26,8 @@ GRANTS_AT_ONCE = 16
 
 router = json_router("manage.access", prefix="/v1/access", tags=["access"])
 
-PrincipalName = Annotated[str, Field(max_length=PRINCIPAL_CHARS_MAX, pattern=NO_NUL)]
+PrincipalName = Annotated[str, Field(max_length=PRINCIPAL_CHARS_MAX, pattern=f"^{PRINCIPAL}$")]
+ScopeName = Annotated[str, Field(max_length=SCOPE_CHARS_MAX, pattern=rf"^(\*|{SCOPE})$")]
 Reason = Annotated[str, Field(max_length=REASON_CHARS_MAX, pattern=NO_NUL)]
 
 
@@ -42,8 +43,8 @@ class RoleOf(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    role: Annotated[str, Field(max_length=32, pattern=NO_NUL)]
-    scope: Annotated[str, Field(max_length=SCOPE_CHARS_MAX, pattern=NO_NUL)] = EVERYTHING
+    role: Role
+    scope: ScopeName = EVERYTHING
 
 
 class KeyBody(_Reasoned):

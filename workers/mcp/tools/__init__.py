@@ -11,6 +11,7 @@ from workers.questions.question import GatewayQuestion
 
 NO_TOOLS = frozenset(
     {
+        "get_access",
         "list_requests",
         "list_bulk_operations",
         "get_bulk_operation",
