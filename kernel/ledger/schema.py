@@ -43,7 +43,7 @@ from kernel.ledger.store.storage import (
 )
 from kernel.model.bindings.lifecycle import RECORDED_STEPS
 
-SCHEMA_VERSION = 46
+SCHEMA_VERSION = 47
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 NAME_MAX = 512

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0039"
+revision = "0047"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -17,6 +17,32 @@ def upgrade() -> None:
             "CREATE FUNCTION rotulus_refuses() RETURNS trigger LANGUAGE plpgsql"
             " AS $$ BEGIN RAISE EXCEPTION 'append only'; END $$"
         )
+    op.create_table(
+        "access_grants",
+        sa.Column("grant_key", TEXT, nullable=False),
+        sa.Column("principal", TEXT, nullable=False),
+        sa.Column("role", TEXT, nullable=False),
+        sa.Column("scope", TEXT, nullable=False),
+        sa.Column("granted_at_us", INTEGER, nullable=False),
+        sa.PrimaryKeyConstraint("grant_key"),
+    )
+    op.create_table(
+        "access_keys",
+        sa.Column("key_id", TEXT, nullable=False),
+        sa.Column("principal", TEXT, nullable=False),
+        sa.Column("secret_hash", TEXT, nullable=False),
+        sa.Column("created_at_us", INTEGER, nullable=False),
+        sa.Column("expires_at_us", INTEGER, nullable=False),
+        sa.Column("opened_by", TEXT, nullable=True),
+        sa.PrimaryKeyConstraint("key_id"),
+    )
+    op.create_index(
+        op.f("ix_access_keys_created_at_us"), "access_keys", ["created_at_us"], unique=False
+    )
+    op.create_index(
+        op.f("ix_access_keys_expires_at_us"), "access_keys", ["expires_at_us"], unique=False
+    )
+    op.create_index(op.f("ix_access_keys_opened_by"), "access_keys", ["opened_by"], unique=False)
     op.create_table(
         "adjudications",
         sa.Column("receipt_id", TEXT, nullable=False),
@@ -259,6 +285,21 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("blob_ref"),
     )
     op.create_table(
+        "bulk_operations",
+        sa.Column("ec_sequence_number", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("running", INTEGER, nullable=True),
+        sa.Column("record", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("ec_sequence_number"),
+    )
+    op.create_index(
+        "bulk_operations_running",
+        "bulk_operations",
+        ["running", "ec_sequence_number"],
+        unique=False,
+        sqlite_where=sa.text("running IS NOT NULL"),
+        postgresql_where=sa.text("running IS NOT NULL"),
+    )
+    op.create_table(
         "case_resolution_events",
         sa.Column("case_resolution_event_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
@@ -283,11 +324,21 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("ledger_id"),
     )
     op.create_table(
+        "chart_blocks",
+        sa.Column("sample_s", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("slot", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("part", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("began_s", INTEGER, nullable=False),
+        sa.Column("samples", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("sample_s", "slot", "part"),
+    )
+    op.create_table(
         "corpus_membership_records",
         sa.Column("membership_id", TEXT, nullable=False),
         sa.Column("node_id", TEXT, nullable=False),
         sa.Column("stands", INTEGER, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
+        sa.Column("is_open", INTEGER, nullable=True),
         sa.PrimaryKeyConstraint("membership_id"),
     )
     op.create_index(
@@ -295,6 +346,14 @@ def upgrade() -> None:
         "corpus_membership_records",
         ["node_id", "stands"],
         unique=False,
+    )
+    op.create_index(
+        "corpus_membership_records_open",
+        "corpus_membership_records",
+        ["is_open", "membership_id"],
+        unique=False,
+        sqlite_where=sa.text("is_open IS NOT NULL"),
+        postgresql_where=sa.text("is_open IS NOT NULL"),
     )
     op.create_table(
         "court_disposition_observations",
@@ -317,6 +376,21 @@ def upgrade() -> None:
         sa.Column("operation_count", INTEGER, nullable=False),
         sa.Column("alerted", INTEGER, nullable=False),
         sa.PrimaryKeyConstraint("day_and_kind"),
+    )
+    op.create_table(
+        "dead_letters",
+        sa.Column("request_sequence", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("queue", TEXT, nullable=False),
+        sa.Column("error_signature", TEXT, nullable=False),
+        sa.Column("settled", INTEGER, nullable=False),
+        sa.CheckConstraint("settled IN (0, 1)"),
+        sa.PrimaryKeyConstraint("request_sequence"),
+    )
+    op.create_index(
+        "dead_letters_by_signature",
+        "dead_letters",
+        ["settled", "queue", "error_signature", "request_sequence"],
+        unique=False,
     )
     op.create_table(
         "derived_indexes",
@@ -681,16 +755,23 @@ def upgrade() -> None:
         sa.Column("priority", TEXT, nullable=False),
         sa.Column("cause_sequence", INTEGER, nullable=False),
         sa.Column("open", INTEGER, nullable=False),
+        sa.Column("state", INTEGER, nullable=False),
         sa.Column("enqueued_at_us", INTEGER, nullable=False),
         sa.Column("request_bytes", sa.LargeBinary(), nullable=False),
         sa.CheckConstraint("open IN (0, 1)"),
+        sa.CheckConstraint("state IN (0, 1, 2, 3, 4)"),
         sa.PrimaryKeyConstraint("request_id"),
         sa.UniqueConstraint("request_sequence"),
     )
     op.create_index(
-        "outbox_by_item", "outbox", ["queue", "item_key", "open", "request_sequence"], unique=False
+        "outbox_by_item",
+        "outbox",
+        ["queue", "item_key", "open", "request_sequence", "state"],
+        unique=False,
     )
-    op.create_index("outbox_open", "outbox", ["open", "queue", "request_sequence"], unique=False)
+    op.create_index(
+        "outbox_by_state", "outbox", ["state", "queue", "request_sequence"], unique=False
+    )
     op.create_table(
         "outbox_outcomes",
         sa.Column("request_id", TEXT, nullable=False),
@@ -699,9 +780,6 @@ def upgrade() -> None:
         sa.Column("closed_sequence", INTEGER, nullable=False),
         sa.Column("closed_at_us", INTEGER, nullable=False),
         sa.PrimaryKeyConstraint("request_id"),
-    )
-    op.create_index(
-        "outbox_outcomes_by_outcome", "outbox_outcomes", ["outcome", "request_id"], unique=False
     )
     op.create_index(
         "outbox_outcomes_by_sequence", "outbox_outcomes", ["closed_sequence"], unique=False
@@ -740,6 +818,13 @@ def upgrade() -> None:
         sa.Column("decided_by", TEXT, nullable=False),
         sa.Column("reason", TEXT, nullable=False),
         sa.PrimaryKeyConstraint("pause_key"),
+    )
+    op.create_table(
+        "queue_registrations",
+        sa.Column("queue", TEXT, nullable=False),
+        sa.Column("registered_at_us", INTEGER, nullable=False),
+        sa.Column("definition", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("queue"),
     )
     op.create_table(
         "receipts",
@@ -807,10 +892,25 @@ def upgrade() -> None:
     op.create_index(
         "request_failures_by_signature",
         "request_failures",
-        ["error_signature", "request_sequence"],
+        ["error_signature", "queue", "request_sequence"],
         unique=False,
         sqlite_where=sa.text("error_signature IS NOT NULL"),
         postgresql_where=sa.text("error_signature IS NOT NULL"),
+    )
+    op.create_table(
+        "request_tags",
+        sa.Column("request_sequence", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("tag", TEXT, nullable=False),
+        sa.Column("queue", TEXT, nullable=False),
+        sa.Column("state", INTEGER, nullable=False),
+        sa.CheckConstraint("state IN (0, 1, 2, 3, 4)"),
+        sa.PrimaryKeyConstraint("request_sequence", "tag"),
+    )
+    op.create_index(
+        "request_tags_by_tag",
+        "request_tags",
+        ["tag", "state", "queue", "request_sequence"],
+        unique=False,
     )
     op.create_table(
         "rollbacks_under_way",
