@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import anyio.to_thread
 from pydantic import Field, TypeAdapter
@@ -52,7 +52,7 @@ from kernel.model.simulation import SimulationExternalEffectPolicy
 from kernel.transaction.checks.schema import too_many_entries
 from kernel.values.fleet_protocol import PROTOCOL
 from kernel.values.json_text import SteppedDecoder, is_longer_than, write_in_steps
-from kernel.work.reports import WorkReport
+from kernel.work.reports import SuccessfulAttempt, WorkReport
 
 LONG_CHARS = 64 << 10
 """What is longer is written and read on a thread, and in steps."""
@@ -220,16 +220,32 @@ _FORMS: Mapping[Any, _Form] = MappingProxyType(
         tuple[RecalculateAuthority, ...]: _INTENTS,
         tuple[WorkReport, ...]: _validating_form(tuple[WorkReport, ...], "json"),
         SimulationExternalEffectPolicy: _validating_form(SimulationExternalEffectPolicy, "json"),
+        SuccessfulAttempt | None: _validating_form(SuccessfulAttempt | None, "json"),
     }
 )
-"""The form of a message's field, by its declared type; any other field is JSON as it is."""
+"""The form of a message's field, by its declared type."""
+
+_OF_JSON = frozenset({int, str, type(None), dict[str, Any], list[list[str]]})
+"""Types whose values are JSON as they are; so is one of several literals, or of these."""
 
 
 def _forms(kind: type[Message]) -> dict[str, _Form]:
     types = get_type_hints(kind, include_extras=True)
-    return {
-        field.name: _FORMS.get(types[field.name], _AS_IT_IS) for field in fields(kind) if field.init
-    }
+    return {field.name: _form_of(types[field.name]) for field in fields(kind) if field.init}
+
+
+def _form_of(kind: Any) -> _Form:
+    """Return the form of a declared type.
+
+    Raises:
+        TypeError: it has none, and its values are no JSON.
+    """
+    if kind in _FORMS:
+        return _FORMS[kind]
+    either = get_args(kind) if get_origin(kind) is UnionType else (kind,)
+    if not all(each in _OF_JSON or get_origin(each) is Literal for each in either):
+        raise TypeError(f"a field of a message has no form: {kind}")
+    return _AS_IT_IS
 
 
 _MESSAGES: Mapping[type[Message], Mapping[str, _Form]] = MappingProxyType(

@@ -229,6 +229,8 @@ HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
         **dict.fromkeys((records.put_back, records.resume_implications), 0.3),
         **dict.fromkeys((records.lift_quarantine, records.report_damage), 0.3),
         **dict.fromkeys((records.accept_head, succeed), 0.3),
+        **dict.fromkeys((records.create_key, records.grant, records.withdraw), 0.3),
+        **dict.fromkeys((records.rotate_key, records.revoke_key), 0.3),
         **dict.fromkeys((records.arrive,), 1.0),
         **dict.fromkeys((records.record_handover, submit_witnessed), 0.5),
         **dict.fromkeys((work.tick, work.backfill, records.archive), 0.3),

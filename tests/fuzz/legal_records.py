@@ -116,6 +116,31 @@ arrive = fixed(
 lift_hold = fixed("legal-holds/lift", "/v1/legal-holds/hold-OWN/lift", lambda _: dict(_GROUNDS))
 
 
+# Access
+
+create_key = fixed(
+    "access/keys",
+    "/v1/access/keys",
+    lambda names: {
+        "principal": f"service:s-{names.own}",
+        "roles": [{"role": "producer", "scope": "queue:binding-evaluation"}],
+        "days": 1,
+    },
+)
+rotate_key = fixed("access/keys/rotate", "/v1/access/keys/OWN/rotate", lambda _: {"days": 1})
+revoke_key = fixed("access/keys/revoke", "/v1/access/keys/OWN/revoke", lambda _: {"reason": "old"})
+grant = fixed(
+    "access/grants",
+    "/v1/access/grants",
+    lambda names: {"principal": f"person:p-{names.own}", "role": "auditor", "scope": "*"},
+)
+withdraw = fixed(
+    "access/grants/withdraw",
+    "/v1/access/grants/withdraw",
+    lambda names: {"principal": f"person:p-{names.own}", "role": "auditor", "scope": "*"},
+)
+
+
 # Bindings and reviews
 
 

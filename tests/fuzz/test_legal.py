@@ -19,6 +19,8 @@ UNREACHED = {
     ("POST", "/operations/{operation_id}/undo"): f"{_FORM}/test_record_pages.py",
     ("POST", "/bulk-operations"): f"{_FORM}/test_bulk_pages.py",
     ("POST", "/bulk-operations/{bulk_number}/stop"): f"{_FORM}/test_bulk_pages.py",
+    ("POST", "/login"): f"{_FORM}/test_login_in_chromium.py",
+    ("POST", "/logout"): f"{_FORM}/test_login_in_chromium.py",
 }
 """Routes that no request of the fuzz begins as, and who holds them instead."""
 

@@ -41,6 +41,7 @@ from kernel.ledger.shards import NOBODY, shards_of, take_shards
 from kernel.model.result import SubmissionResult
 from kernel.values.errors import LedgerUnavailable
 from kernel.values.fleet_protocol import PROTOCOL
+from kernel.work.reports import SuccessfulAttempt
 from tests.actors.commit.test_fencing import sessions_of
 from tests.actors.harness import Gate, declare, log_length, scripted_ledger, settle, strike
 from tests.actors.intents import claim, recalculation, source, understanding
@@ -310,7 +311,8 @@ async def test_operations_and_refusals_come_back_as_they_are(world):
     results = await a.sessions.ask(session_id, Operate(intents))
     assert all(isinstance(result, SubmissionResult) for result in results)
     assert await a.sessions.ask(session_id, Operate(intents)) == results
-    work = Recomputed((recalculation(world.ledger, "u"),))
+    attempt = SuccessfulAttempt(took_ms=7, worker="worker-1")
+    work = Recomputed((recalculation(world.ledger, "u"),), attempt)
     [(outcome, _)] = await a.sessions.ask(session_id, work)
     assert outcome == "completed"
     rejected = await a.sessions.ask(session_id, SubmitEnvelope({"no": "envelope"}))

@@ -71,6 +71,7 @@ from kernel.work.reports import (
     BindingSuspended,
     CapacityRejected,
     ReportedCapacity,
+    SuccessfulAttempt,
     TransitionDue,
 )
 from tests.actors.harness import bench_on, scripted_ledger
@@ -156,6 +157,7 @@ MESSAGES = (
     Simulate(INTENTS[0], ALL_FORBIDDEN, "durable", "k"),
     Simulate({"operation_id": "x"}),
     Recomputed((RECOMPUTED,)),
+    Recomputed((RECOMPUTED,), SuccessfulAttempt(took_ms=7, worker="worker-1")),
     Reports((TransitionDue(request_id="r-1"),)),
 )
 
