@@ -22,6 +22,8 @@ ScopeKind = Literal["queue", "session"]
 SCOPE: Final = r"(queue|session):[!-~]+"
 """The pattern of a scope that is not everything."""
 
+_SCOPE: Final = re.compile(SCOPE)
+
 
 @dataclass(frozen=True, slots=True)
 class Grant:
@@ -115,7 +117,7 @@ def check_grant(grant: Grant) -> None:
     """
     if grant.role not in ROLES:
         raise AccessRefused("access_role_unknown", f"a role is one of {', '.join(ROLES)}")
-    is_scope = len(grant.scope) <= SCOPE_CHARS_MAX and re.fullmatch(SCOPE, grant.scope) is not None
+    is_scope = len(grant.scope) <= SCOPE_CHARS_MAX and _SCOPE.fullmatch(grant.scope) is not None
     if grant.scope != EVERYTHING and not is_scope:
         message = "a scope is * for everything, queue:NAME or session:ID"
         raise AccessRefused("access_scope_invalid", message)

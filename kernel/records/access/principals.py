@@ -11,6 +11,8 @@ PRINCIPAL_CHARS_MAX: Final = 128
 PRINCIPAL: Final = rf"({'|'.join(PRINCIPAL_KINDS)}):[A-Za-z0-9][A-Za-z0-9._@+-]*"
 """The pattern of a principal's name."""
 
+_PRINCIPAL: Final = re.compile(PRINCIPAL)
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -29,7 +31,7 @@ def principal_of(text: str) -> Principal:
     Raises:
         AccessRefused: `principal_invalid`.
     """
-    if len(text) > PRINCIPAL_CHARS_MAX or re.fullmatch(PRINCIPAL, text) is None:
+    if len(text) > PRINCIPAL_CHARS_MAX or _PRINCIPAL.fullmatch(text) is None:
         kinds = ", ".join(f"{kind}:" for kind in PRINCIPAL_KINDS)
         raise AccessRefused(
             "principal_invalid",
