@@ -1,12 +1,12 @@
 """Counts the requests of each queue as they stood behind a row of the log, before the next one.
 
 Of the requests that were asked for by then, the index of states says how each stands now. Those
-that ended since were open: they are looked for among the outcomes behind the row. Where these are
-too many to read them all, the number of outcomes up to the row tells when all of them are there.
+that ended since were open: they are looked for among the outcomes behind the row until all of them
+are there, because how many they are is known from the outcomes up to it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,9 +70,20 @@ def queues_as_of(view: LedgerView, sequence: int) -> list[QueueAsOf]:
 
 
 def _ended_since(
-    view: LedgerView, sequence: int, beyond: int, counts: Mapping[str, Counter[str]]
+    view: LedgerView, sequence: int, beyond: int, counts: dict[str, Counter[str]]
 ) -> Iterator[tuple[str, str]]:
     """Yield the queue and the outcome of each request that was open then and is not now."""
+    ended_by_now = sum(counted.total() - counted["open"] for counted in counts.values())
+    ended_by_then = view.tables.count(
+        TableQuery(
+            schema.outbox_outcomes,
+            columns=("closed_sequence",),
+            order_by="closed_sequence",
+            after=sequence + 1,
+            descending=True,
+        )
+    )
+    left = ended_by_now - ended_by_then
     query = TableQuery(
         schema.outbox_outcomes,
         columns=("request_id", "outcome", "closed_sequence"),
@@ -81,13 +92,11 @@ def _ended_since(
         # A row may end many requests, and a page goes on behind a row: one more look at the last.
         limit=OUTCOMES_READ_MAX,
     )
+    if not left:
+        return
     outcomes = {request_id: outcome for request_id, outcome, _ in view.tables.scan(query)}
-    # Where these are all that ended since, nothing has to be counted.
-    left = None if len(outcomes) < OUTCOMES_READ_MAX else _number_ended(view, sequence, counts)
     names = [*outcomes]
     for start in range(0, len(names), PAGE_ROWS):
-        if left == 0:
-            return
         of_requests = TableQuery(
             schema.outbox,
             any_of=("request_id", names[start : start + PAGE_ROWS]),
@@ -95,25 +104,12 @@ def _ended_since(
         )
         for request_id, queue, request_sequence in view.tables.scan(of_requests):
             if request_sequence < beyond:
-                left = None if left is None else left - 1
+                left -= 1
                 yield queue, outcomes[request_id]
-    if not left:
-        return
+        if not left:
+            return
     message = (
         f"more than {OUTCOMES_READ_MAX} requests ended since row {sequence}, and among them not all"
         " that were open then: ask for a later row"
     )
     raise StateAsOfUnknown(message, code="state_as_of_too_far")
-
-
-def _number_ended(view: LedgerView, sequence: int, counts: Mapping[str, Counter[str]]) -> int:
-    """Return how many of the requests that are counted ended behind the row."""
-    ended_by_now = sum(counted.total() - counted["open"] for counted in counts.values())
-    by_then = TableQuery(
-        schema.outbox_outcomes,
-        columns=("closed_sequence",),
-        order_by="closed_sequence",
-        after=sequence + 1,
-        descending=True,
-    )
-    return ended_by_now - view.tables.count(by_then)
