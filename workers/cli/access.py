@@ -71,43 +71,31 @@ def caller(settings: Settings, *, as_json: bool) -> None:
         print_table(("role", "of"), [(each["role"], each["scope"]) for each in answer["roles"]])
 
 
-@access.command()
-@click.argument("principal")
-@click.argument("role", type=click.Choice(ROLES))
-@SCOPE
-@reason
-@as_json
-@pass_settings
-def grant(
-    settings: Settings, principal: str, role: str, scope: str, reason: str, *, as_json: bool
-) -> None:
-    """Give PRINCIPAL a ROLE."""
-    _change(settings, "grants", principal, role, scope, reason, as_json=as_json)
+def _change_command(name: str, path: str, text: str) -> click.Command:
+    """Return the command that posts a principal and a role to a path."""
+
+    @click.command(name, help=text)
+    @click.argument("principal")
+    @click.argument("role", type=click.Choice(ROLES))
+    @SCOPE
+    @reason
+    @as_json
+    @pass_settings
+    def change(
+        settings: Settings, principal: str, role: str, scope: str, reason: str, *, as_json: bool
+    ) -> None:
+        body = {"principal": principal, "role": role, "scope": scope, "reason": reason}
+        answer = ask_gateway(gateway_url(settings), f"/v1/access/{path}", body)
+        print_document(answer, as_json=as_json)
+
+    return change
 
 
-@access.command()
-@click.argument("principal")
-@click.argument("role", type=click.Choice(ROLES))
-@SCOPE
-@reason
-@as_json
-@pass_settings
-def withdraw(
-    settings: Settings, principal: str, role: str, scope: str, reason: str, *, as_json: bool
-) -> None:
-    """End a ROLE of PRINCIPAL; the last owner of everything stays."""
-    _change(settings, "grants/withdraw", principal, role, scope, reason, as_json=as_json)
-
-
-def _change(
-    settings: Settings,
-    path: str,
-    principal: str,
-    role: str,
-    scope: str,
-    reason: str,
-    *,
-    as_json: bool,
-) -> None:
-    body = {"principal": principal, "role": role, "scope": scope, "reason": reason}
-    print_document(ask_gateway(gateway_url(settings), f"/v1/access/{path}", body), as_json=as_json)
+access.add_command(_change_command("grant", "grants", "Give PRINCIPAL a ROLE."))
+access.add_command(
+    _change_command(
+        "withdraw",
+        "grants/withdraw",
+        "End a ROLE of PRINCIPAL; the last owner of everything stays.",
+    )
+)

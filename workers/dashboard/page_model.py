@@ -10,13 +10,12 @@ the error.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias, TypedDict, TypeVar
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar
 
 from workers.dashboard import formatting as words
-from workers.dashboard.code_words import in_words
 from workers.dashboard.page_addresses import address_of
 from workers.dashboard.snapshot import (
     PARTS,
@@ -39,6 +38,18 @@ from workers.dashboard.snapshot import (
     Worker,
 )
 from workers.views.attention_items import AttentionItem
+
+_WORDS_OF_CODES: Final[Mapping[str, str]] = {
+    "queue_unavailable": "Redis does not answer",
+    "queue_refused": "Redis refuses what the gateway needs",
+    "redis_of_another_ledger": "The keys in this Redis are another ledger's",
+    "ledger_unavailable": "The database does not answer",
+    "ledger_went_back": "The ledger lost rows that it had before",
+    "ConnectionError": "Nothing answers at its address",
+    "TimeoutError": "No answer came in time",
+}
+"""What a code says that kept a part of a page from being read."""
+
 
 T = TypeVar("T")
 Row: TypeAlias = dict[str, Any]
@@ -98,7 +109,7 @@ def _note(part: SnapshotPart[Any], now: datetime) -> PartNote:
     return {
         "origin": part.origin,
         "age_ms": max(age_ms, 0),
-        "error": None if part.error is None else in_words(part.error),
+        "error": None if part.error is None else _in_words(part.error),
     }
 
 
@@ -419,3 +430,9 @@ _SECTIONS: tuple[tuple[str, Callable[[Any, DashboardSnapshot], Row]], ...] = (
     ("set_aside", _set_aside),
     ("deaths", _deaths),
 )
+
+
+def _in_words(code: str) -> str:
+    """Return what a code means, with the code; what is no known code stays as it is."""
+    words = _WORDS_OF_CODES.get(code)
+    return code if words is None else f"{words} ({code})."

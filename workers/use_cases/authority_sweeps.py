@@ -40,10 +40,10 @@ from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import RecomputeRequested
 from kernel.values.canonical import digest
 from kernel.values.errors import KernelError, LedgerUnavailable
+from workers.use_cases.queue_operations import Write
 
 _US_PER_HOUR = 3600 * 1_000_000
 
-Write = Callable[[Unit], Awaitable[Any]]
 """Runs one unit in the next commit; raises what it raised."""
 
 

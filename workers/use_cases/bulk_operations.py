@@ -5,14 +5,13 @@ from functools import partial
 from typing import Any
 
 from actors.commit.bulk_units import BeginBulkUnit
-from actors.commit.units import Unit
 from kernel.ledger.ledger import LedgerView
 from kernel.work import bulk_operations
 from kernel.work.bulk_operations import BulkOperation, BulkPreview, BulkRequest, Verb
 from kernel.work.request_search import RequestSearch
+from workers.use_cases.queue_operations import Write
 
 Read = Callable[[Callable[[LedgerView], Any]], Awaitable[Any]]
-Write = Callable[[Unit], Awaitable[Any]]
 
 
 async def preview(
