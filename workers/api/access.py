@@ -10,12 +10,10 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
 
 import structlog
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
-from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel.records.access.actions import ACTIONS, EVERYTHING, PUBLIC, Grant
@@ -24,7 +22,7 @@ from workers.client.typed.worker_proof import SCHEME, proof_of
 from workers.use_cases.access import CALLER, COOKIE, IS_CLOSED, AccessTable, Caller, caller_of
 
 COOKIE_BYTES_MAX: Final = 8_192
-_WORKERS: Final = "worker:fleet"
+_WORKER: Final = Caller("worker:fleet", (Grant("worker:fleet", "worker", EVERYTHING),))
 """Whoever proves to know the worker token."""
 
 _LOGIN: Final = (
@@ -54,13 +52,14 @@ class Door:
             if caller is not None:
                 scope[CALLER] = caller
             return receive
-        if caller is None and stated and self.worker_token is not None:
+        # Of who is nobody a body is read only where a worker's proof over it may count.
+        needs_body = stated.startswith(SCHEME)
+        may_prove = self.worker_token is not None and (not needs_body or _WORKER.may(action, parts))
+        if caller is None and stated and may_prove:
             request = Request(scope, receive)
-            if await is_of_worker(self.worker_token, request):
-                caller = Caller(_WORKERS, (Grant(_WORKERS, "worker", EVERYTHING),))
-            receive = _receive_again(await request.body(), receive)
-        if caller is None and _opens_a_page(scope, headers):
-            return RedirectResponse(_login_way(scope), 303, {"Cache-Control": "no-store"})
+            caller = _WORKER if await is_of_worker(self.worker_token, request) else None
+            if needs_body:
+                receive = _receive_again(await request.body(), receive)
         if caller is None:
             response = respond("unauthenticated", _LOGIN)
             response.headers["WWW-Authenticate"] = "Bearer"
@@ -93,21 +92,6 @@ class Door:
             await response(scope, receive, send_while_standing)
         if is_open:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _opens_a_page(scope: Scope, headers: Mapping[bytes, str]) -> bool:
-    is_page = scope["method"] == "GET" and not scope["path"].startswith("/v1/")
-    return is_page and "text/html" in headers.get(b"accept", "")
-
-
-def _login_way(scope: Scope) -> str:
-    """Return the way from the page that was asked for to the login, and back to it."""
-    mount = quote(scope.get("root_path", "")).rstrip("/").encode()
-    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    below = raw.partition(b"?")[0].removeprefix(mount).decode("ascii", "replace")
-    query = scope["query_string"].decode("ascii", "replace")
-    back = quote(below.lstrip("/") + (f"?{query}" if query else ""), safe="")
-    return "../" * (below.count("/") - 1) + f"login?next={back}"
 
 
 def _key_in(headers: Mapping[bytes, str]) -> str:

@@ -1,7 +1,7 @@
 """Answers a browser that opens a page with a page where the gateway refuses in JSON.
 
-Who asks for JSON, or for anything but a page, gets the answer as it is; so does whoever asks an
-address of the interface (`/v1/`), with whatever program.
+Who shows no key is led to the login. Who asks for JSON, or for anything but a page, gets the answer
+as it is; so does whoever asks an address of the interface (`/v1/`), with whatever program.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ import orjson
 from anyio import to_thread
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from workers.dashboard.assets import load_assets
-from workers.dashboard.headers import PAGE
-from workers.dashboard.pages.page import frame_context, templates
+from workers.dashboard.headers import LIVE, PAGE
+from workers.dashboard.pages.page import frame_context, login_way, templates
 from workers.dashboard.pages.refusals import refusal_context
 
 _INTERFACE = "/v1/"
@@ -47,7 +47,11 @@ class ErrorPages:
                 return
             body += message.get("body", b"")
             if not message.get("more_body", False):
-                page = await self._page(Request(scope), start, orjson.loads(body)["error"])
+                request, error = Request(scope), orjson.loads(body)["error"]
+                if error["code"] == "unauthenticated" and scope["method"] == "GET":
+                    page: Response = RedirectResponse(login_way(request), 303, LIVE)
+                else:
+                    page = await self._page(request, start, error)
                 await page(scope, receive, send)
 
         return send_page

@@ -6,6 +6,7 @@ from typing import Final
 import anyio.to_thread
 import structlog
 
+from kernel.records.access.keys import new_key
 from workers.api.access import Door
 from workers.environment.key_file import write_private
 from workers.use_cases.access import AccessChanges
@@ -27,8 +28,17 @@ async def begin_access(
     if door is None:
         _log.info("access_open", todo="whoever reaches the port may do everything; ROTULUS_ACCESS")
         return
-    if not halted and (key := await changes.create_first_owner()) is not None:
-        path = folder / OWNER_KEY
-        await anyio.to_thread.run_sync(write_private, path, f"{key}\n".encode())
-        _log.warning("owner_key_made", file=str(path), todo="log in with it, and make other keys")
+    await door.table.refresh()
+    if halted or door.table.has_owner:
+        return
+    # On the disk before it counts, and under a name of its own: gateways may share the folder.
+    key = new_key(changes.host.random_bytes)
+    path = folder / OWNER_KEY
+    draft = folder / f"{OWNER_KEY}.{key.key_id}"
+    await anyio.to_thread.run_sync(write_private, draft, f"{key}\n".encode())
+    if not await changes.record_first_owner(key):
+        await anyio.to_thread.run_sync(draft.unlink)
+        return
+    await anyio.to_thread.run_sync(draft.replace, path)
+    _log.warning("owner_key_made", file=str(path), todo="log in with it, and make other keys")
     await door.table.refresh()

@@ -5,7 +5,7 @@ that of another gateway. Without a table access is open: whoever reaches the por
 which a gateway allows on loopback alone.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -14,7 +14,6 @@ import anyio
 import anyio.to_thread
 
 from actors.commit.access_units import CreateKeyUnit, FirstOwnerUnit, GrantUnit, RevokeKeyUnit
-from actors.commit.units import Unit
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.records.access.actions import Grant, is_allowed
 from kernel.records.access.keys import AccessKey, is_secret, new_key, read_key
@@ -26,8 +25,7 @@ from kernel.records.access.records import (
     access_record,
 )
 from kernel.values.host import Host
-
-Write = Callable[[Unit], Awaitable[Any]]
+from workers.use_cases.queue_operations import Write
 
 READ_EVERY_S: Final = 2.0
 """After which a change that another gateway recorded holds here too."""
@@ -118,6 +116,11 @@ class AccessTable:
             key.key_id,
             record.opened_by,
         )
+
+    @property
+    def has_owner(self) -> bool:
+        """Tell whether anybody may manage access."""
+        return any(each.role == "owner" for grants in self._grants.values() for each in grants)
 
     def stands(self, caller: Caller) -> bool:
         """Tell whether the key of a caller is one still."""
@@ -215,9 +218,8 @@ class AccessChanges:
         changed: bool = await self.write(GrantUnit(granted, decision, stands))
         return changed
 
-    async def create_first_owner(self) -> AccessKey | None:
-        """Make an owner's key where nobody is owner; None where somebody is."""
-        key = new_key(self.host.random_bytes)
+    async def record_first_owner(self, key: AccessKey) -> bool:
+        """Record a key as an owner's where nobody is owner; False where somebody is."""
         owner = Grant("person:owner", "owner")
         created = CreateKeyUnit(
             (key.key_id, key.secret_hash),
@@ -226,4 +228,5 @@ class AccessChanges:
             AccessDecision("", "the first start with keys"),
             (owner,),
         )
-        return key if await self.write(FirstOwnerUnit(created)) else None
+        recorded: bool = await self.write(FirstOwnerUnit(created))
+        return recorded

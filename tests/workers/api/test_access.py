@@ -157,6 +157,21 @@ async def test_without_a_key_that_stands_nothing_is_answered_but_what_is_public(
     assert len(bodies) == 1  # nothing is said of what was asked for
 
 
+@pytest.mark.parametrize("header", ["Bearer junk", "Rotulus-Worker 00", "Bearer rot_0"])
+async def test_of_who_is_nobody_no_stream_is_read(closed: Door, header: str):
+    pieces = []
+
+    async def lines() -> AsyncIterator[bytes]:
+        for number in range(3):
+            pieces.append(number)
+            yield b"{}\n"
+
+    path = f"/v1/sessions/{SESSION}/operations:bulk"
+    response = await closed.http.post(path, content=lines(), headers={"Authorization": header})
+    error_of(response, 401, "unauthenticated")
+    assert pieces == []
+
+
 async def test_a_key_of_another_secret_is_none(closed: Door):
     key = await key_of(closed, "person:ada", ("owner", "*"))
     forged = AccessKey(key.key_id, new_key(os.urandom).secret)

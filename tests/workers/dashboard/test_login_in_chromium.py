@@ -1,5 +1,6 @@
 """Keys at every way to a gateway: commands, the Python client, and a browser that logs in."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from kernel.records.access.actions import Grant
+from kernel.records.access.keys import new_key as new_access_key
 from kernel.records.access.records import AccessDecision
 from tests.workers.chromium import in_chromium, running_browser
 from tests.workers.cli.command import printed, rotulus
@@ -51,7 +53,8 @@ def table_of(served: ServedGateway) -> AccessTable:
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
     folder = tmp_path_factory.mktemp("closed")
     with served_gateway(folder, nothing, access="keys") as served:
-        owner = served.call(changes_of(served).create_first_owner)
+        owner = new_access_key(os.urandom)
+        assert served.call(changes_of(served).record_first_owner, owner)
         served.call(table_of(served).refresh)
         yield Closed(served, str(owner))
 

@@ -3,6 +3,7 @@
 import stat
 from pathlib import Path
 
+import anyio.lowlevel
 import pytest
 from structlog.testing import capture_logs
 
@@ -10,7 +11,9 @@ from kernel.records.access.records import access_record
 from kernel.transaction.kernel import Kernel
 from tests.kernel.build import FakeHost, findings, memory_ledger
 from workers.api.access import Door
+from workers.environment.key_file import CheckpointKeyUnusable
 from workers.environment.settings import SettingsError, load_settings
+from workers.gateway import access
 from workers.gateway.access import OWNER_KEY, begin_access
 from workers.gateway.wiring import writing_alone
 from workers.use_cases.access import DAY_US, AccessChanges, AccessTable
@@ -43,6 +46,36 @@ async def test_the_first_start_makes_an_owners_key_once_for_a_year_and_shows_it_
     fake.time_us += 2 * DAY_US
     assert door.table.caller_of(key) is None
     assert findings(ledger) == ()
+
+
+async def test_nobody_is_owner_by_a_key_that_could_not_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ledger = memory_ledger()
+    changes = AccessChanges(writing_alone(ledger, Kernel()), ledger.host)
+
+    def fail(folder: Path, _: bytes) -> None:
+        raise CheckpointKeyUnusable(folder)
+
+    monkeypatch.setattr(access, "write_private", fail)
+    with pytest.raises(CheckpointKeyUnusable):
+        await begin_access(Door(AccessTable(ledger), None, False), changes, tmp_path, halted=False)
+    assert ledger.read(access_record).keys == ()
+
+
+async def test_of_gateways_that_share_a_folder_one_makes_the_owner_and_its_key_stays(
+    tmp_path: Path,
+):
+    ledger = memory_ledger()
+    changes = AccessChanges(writing_alone(ledger, Kernel()), ledger.host)
+    await begin_access(Door(AccessTable(ledger), None, False), changes, tmp_path, halted=False)
+    key = (tmp_path / OWNER_KEY).read_text()
+    # The other one has looked before, and comes too late.
+    late = AccessTable(ledger)
+    late.refresh = anyio.lowlevel.checkpoint  # type: ignore[method-assign]
+    await begin_access(Door(late, None, False), changes, tmp_path, halted=False)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [OWNER_KEY]  # noqa: ASYNC240
+    assert (tmp_path / OWNER_KEY).read_text() == key
 
 
 async def test_a_halted_gateway_writes_no_key(tmp_path: Path):

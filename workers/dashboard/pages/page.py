@@ -182,12 +182,24 @@ def relative_root(request: Request) -> str:
 
     Whatever path a proxy puts before ours, a browser resolves it there (decision workers/0411).
     """
+    # The browser counts slashes as it sent them: one in a name is encoded.
+    return "/".join([".."] * (_path_below_root(request).count("/") - 1)) or "."
+
+
+def login_way(request: Request) -> str:
+    """Return the way from the page that was asked for to the login, and back to it."""
+    query = request.scope["query_string"].decode("ascii", "replace")
+    back = _path_below_root(request).lstrip("/") + (f"?{query}" if query else "")
+    way = f"{relative_root(request)}/login?next={quote(back, safe='')}"
+    return way.removeprefix("./")
+
+
+def _path_below_root(request: Request) -> str:
+    """Return the path below the mount, as it was sent."""
     scope = request.scope
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     mount = quote(scope.get("root_path", "")).rstrip("/").encode()
-    # The browser counts slashes as it sent them: one in a name is encoded.
-    depth = raw.partition(b"?")[0].removeprefix(mount).count(b"/") - 1
-    return "/".join([".."] * depth) or "."
+    return raw.partition(b"?")[0].removeprefix(mount).decode("ascii", "replace")
 
 
 def in_url(text: str) -> str:
