@@ -144,14 +144,16 @@ async def test_a_store_that_fails_is_unavailable_and_the_same_elimination_goes_t
 async def test_a_store_that_does_not_return_is_unavailable_and_holds_no_thread_of_its_callers(
     monkeypatch,
 ):
-    monkeypatch.setattr(plugin_elimination_store, "CALL_S_MAX", 0.02)
     monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
     monkeypatch.setattr(foreign_threads, "LEFT_BEHIND_MAX", 2 * THREADS_MAX)
     store = AsyncEliminationStore(PluginEliminationStore(FailingStore(None)), "plugin")
     monkeypatch.setattr(FailingStore, "get_eliminated", stands_still)
     await store.create_session("s", NAMES)
     with released_at_the_end():
-        for _ in range(THREADS_MAX + 1):
-            with pytest.raises(EliminationStoreUnavailable, match="ForeignCodeHangs"):
-                await store.get_eliminated("s")
+        # Only calls that never return meet the short limit: a busy machine holds up any other.
+        with monkeypatch.context() as short:
+            short.setattr(plugin_elimination_store, "CALL_S_MAX", 0.02)
+            for _ in range(THREADS_MAX + 1):
+                with pytest.raises(EliminationStoreUnavailable, match="ForeignCodeHangs"):
+                    await store.get_eliminated("s")
         assert await store.get_survivors("s") == set(NAMES)

@@ -159,7 +159,7 @@ async def test_however_a_schedule_ends_its_period_is_left_out_and_the_others_are
     world: ScheduleWorld, name: str, monkeypatch: pytest.MonkeyPatch
 ):
     if name == "stands still":
-        monkeypatch.setattr(plugin_schedules, "CONTENT_S_MAX", 0.02)
+        monkeypatch.setattr(plugin_schedules, "CONTENT_S_MAX", 0.5)
         monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
     ends = {**ENDS, "stands still": stands_still}
     odd = Schedule("odd", ends.get(name, lambda _: ODD_CONTENTS[name]), every_s=60)

@@ -152,7 +152,7 @@ async def test_a_docket_entry_is_read_by_its_rules_and_becomes_claims(world: Tas
 
 @pytest.mark.spec("INV-EXT-1")
 async def test_what_fails_harms_no_other_of_its_batch(world: TaskWorld):
-    world.scripted.limit_s = 0.05
+    world.scripted.limit_s = 0.5
     entries = {
         "raises": ValueError("a defect"),
         "hangs": "hangs",
