@@ -30,11 +30,12 @@ from kernel.values.errors import (  # noqa: E402 - likewise
     LedgerUnavailable,
     TextNotStorable,
 )
+from kernel.verify import verify  # noqa: E402 - likewise
 from tests.chaos.proxy import Proxies  # noqa: E402 - likewise
 from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.contract.test_ledger_store import MISSHAPEN, row_of  # noqa: E402 - likewise
-from tests.kernel.build import FakeHost, abandoned  # noqa: E402 - likewise
+from tests.kernel.build import FakeHost, abandoned, create, submit  # noqa: E402 - likewise
 
 
 @pytest.fixture
@@ -318,7 +319,40 @@ def test_a_store_has_eight_connections_unless_told_otherwise(
     store.close()
 
 
-def test_what_bounds_a_wait_is_what_the_server_was_told(store, connections):
+@pytest.fixture
+def limited(postgres, postgres_url):
+    """A database on which every session would have limits that a service may set."""
+    name = urlsplit(postgres_url).path.lstrip("/")
+    limits = ("statement_timeout", "idle_in_transaction_session_timeout", "lock_timeout")
+    for limit in limits:
+        postgres.run(f"ALTER DATABASE {name} SET {limit} = '60ms'")
+    yield postgres_url
+    for limit in limits:
+        postgres.run(f"ALTER DATABASE {name} RESET {limit}")
+
+
+def test_a_role_that_owns_nothing_but_its_database_founds_a_ledger_and_verifies_it(postgres):
+    url = postgres.new_database()
+    name = urlsplit(url).path.lstrip("/")
+    limits = ("NOSUPERUSER", "NOCREATEDB", "NOCREATEROLE", "NOREPLICATION", "CONNECTION LIMIT 3")
+    postgres.run(f"CREATE ROLE customer LOGIN {' '.join(limits)}")
+    postgres.run(f"ALTER DATABASE {name} OWNER TO customer")
+    place = url.replace("//rotulus@", "//customer@")
+    try:
+        with closing(Ledger.create(PostgresStore(place, connections=3), FakeHost().host)) as ledger:
+            submit(ledger, create("n", "Note"))
+            with ledger.view() as view, ledger.view():
+                verification = verify(view)
+            assert verification.ok, verification.findings
+            with pytest.raises(LedgerUnavailable, match="too many connections"):
+                PostgresStore(place)
+    finally:
+        postgres.drop(url)
+        postgres.run("DROP ROLE customer")
+
+
+def test_what_bounds_a_wait_is_what_the_server_was_told(limited, connections):
+    store = PostgresStore(limited)
     query = (
         "SELECT name, setting FROM pg_settings WHERE name = ANY(ARRAY['lock_timeout',"
         " 'idle_in_transaction_session_timeout', 'statement_timeout'])"
@@ -334,6 +368,7 @@ def test_what_bounds_a_wait_is_what_the_server_was_told(store, connections):
     assert writer["idle_in_transaction_session_timeout"] == idle_ms
     assert reader["idle_in_transaction_session_timeout"] == "0", "an export may take its time"
     assert (writer["statement_timeout"], reader["statement_timeout"]) == ("0", "0")
+    store.close()
 
 
 def add_in_turn(store, name):

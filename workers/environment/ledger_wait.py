@@ -17,7 +17,14 @@ from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable
 
 WAIT_S = 30.0
 RETRY_S = 0.1
-_FINAL = frozenset({"ledger_right_missing", "ledger_shards_differ"})
+_FINAL = frozenset(
+    {
+        "ledger_pooler_refuses",
+        "ledger_right_missing",
+        "ledger_sessions_shared",
+        "ledger_shards_differ",
+    }
+)
 """Codes of a ledger that answers and that this process does not fit."""
 
 T = TypeVar("T")

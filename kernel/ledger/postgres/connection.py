@@ -15,15 +15,19 @@ Several hosts may be named, of which one is written to at a time. A store that w
 well: a standby may lag behind what was just answered. That a session only reads is set when it is
 open; before, libpq would take the server for a standby (decision kernel/0590).
 
-There is no `statement_timeout`: it would cut short a COMMIT that waits for a synchronous replica,
-and the server then says that it committed; given up here, its outcome is unknown. No bound covers a
-process that stops while the server sends it more than the socket holds; an operator has to end it.
+There is no `statement_timeout`, and one of the role or the database does not count: it would cut
+short a COMMIT that waits for a synchronous replica, and the server then says that it committed;
+given up here, its outcome is unknown. No bound covers a process that stops while the server sends
+it more than the socket holds; an operator has to end it.
+
+A pooler in between may pass over what is set when a connection is made: it is set again then
+(`pooler.py`).
 """
 
 import select
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,6 +39,12 @@ from psycopg.generators import fetch_many, send
 from psycopg.pq import Format
 
 from kernel.ledger.postgres.column_arrays import ColumnArray
+from kernel.ledger.postgres.pooler import (
+    is_pooled,
+    refuse_options_refused,
+    refuse_shared_sessions,
+    set_for_session,
+)
 from kernel.values.errors import LedgerUnavailable
 
 RV = TypeVar("RV")
@@ -47,6 +57,7 @@ SILENCE_MAX_MS = 30_000
 """How long the other side may leave sent data, or a probe, unacknowledged."""
 PROBE_AFTER_S = 10
 PROBE_EACH_S = 5
+_PROBES = SILENCE_MAX_MS // 1000 // PROBE_EACH_S - PROBE_AFTER_S // PROBE_EACH_S
 IDLE_WRITER_MAX_MS = 60_000
 """A writer that stops in the middle holds everybody up; the server ends it after this."""
 
@@ -231,48 +242,75 @@ def connect(
     read_only: bool,
     primary: bool,
     silences: Silences | None = None,
+    is_next: bool = False,
 ) -> Connection:
     """Open a connection that commits by itself what is in no transaction.
 
-    With `primary` a standby will not do, whatever the URL says.
+    With `primary` a standby will not do, whatever the URL says. Only of a URL's first connection,
+    not of the next ones, it is asked whether a pooler in between keeps sessions.
 
     Raises:
-        LedgerUnavailable: when the server cannot be reached or refuses.
+        LedgerUnavailable: when the server cannot be reached or refuses; `ledger_pooler_refuses` or
+            `ledger_sessions_shared` where a pooler in between will not do.
     """
-    probes = SILENCE_MAX_MS // 1000 // PROBE_EACH_S - PROBE_AFTER_S // PROBE_EACH_S
-    options = {"lock_timeout": LOCK_TIMEOUT_MS, "client_encoding": "UTF8"}
+    settings = _session_settings(read_only=read_only)
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    open_one = partial(_open, url, place, options, primary=primary, silences=silences or Silences())
+    connection = open_one()
+    with close_on_failure(connection, place):
+        if is_pooled(connection):
+            if not is_next:
+                refuse_shared_sessions(connection, open_one, place)
+            set_for_session(connection, settings)
+        if read_only:
+            connection.execute("SET default_transaction_read_only = on")
+    return connection
+
+
+def _session_settings(*, read_only: bool) -> dict[str, str | int]:
+    """Return what is set for a session, whatever its role or its database has."""
+    settings: dict[str, str | int] = {
+        "lock_timeout": LOCK_TIMEOUT_MS,
+        "statement_timeout": 0,
+        "client_encoding": "UTF8",
+        # An export may take its time between its statements.
+        "idle_in_transaction_session_timeout": 0 if read_only else IDLE_WRITER_MAX_MS,
+    }
     if not read_only:
-        options["idle_in_transaction_session_timeout"] = IDLE_WRITER_MAX_MS
-        options["tcp_user_timeout"] = SILENCE_MAX_MS
+        settings["tcp_user_timeout"] = SILENCE_MAX_MS
     # The server probes for a client that went away, as the client probes for the server.
-    options["tcp_keepalives_idle"] = PROBE_AFTER_S
-    options["tcp_keepalives_interval"] = PROBE_EACH_S
-    options["tcp_keepalives_count"] = probes
-    before = 0 if silences is None else silences.count
+    return settings | {
+        "tcp_keepalives_idle": PROBE_AFTER_S,
+        "tcp_keepalives_interval": PROBE_EACH_S,
+        "tcp_keepalives_count": _PROBES,
+    }
+
+
+def _open(url: str, place: str, options: str, *, primary: bool, silences: Silences) -> Connection:
+    before = silences.count
     with unavailable(place):
         parts = conninfo_to_dict(url)
-        own_options = str(parts.get("options", ""))
-        ours = " ".join(f"-c {name}={value}" for name, value in options.items())
-        connection = Connection.connect(
-            url,
-            autocommit=True,
-            connect_timeout=connect_timeout_s(parts),
-            target_session_attrs=_session_attrs(parts, primary=primary),
-            tcp_user_timeout=SILENCE_MAX_MS,
-            keepalives_idle=PROBE_AFTER_S,
-            keepalives_interval=PROBE_EACH_S,
-            keepalives_count=probes,
-            application_name="rotulus",
-            options=f"{own_options} {ours}".strip(),
-        )
+        try:
+            connection = Connection.connect(
+                url,
+                autocommit=True,
+                connect_timeout=connect_timeout_s(parts),
+                target_session_attrs=_session_attrs(parts, primary=primary),
+                tcp_user_timeout=SILENCE_MAX_MS,
+                keepalives_idle=PROBE_AFTER_S,
+                keepalives_interval=PROBE_EACH_S,
+                keepalives_count=_PROBES,
+                application_name="rotulus",
+                options=f"{parts.get('options', '')} {options}".strip(),
+            )
+        except psycopg.OperationalError as error:
+            refuse_options_refused(error, place)
+            raise
     # The driver would drop all prepared statements after a ROLLBACK, those of `exchange` as well.
     connection.prepare_threshold = None
     connection.reply_max_s = REPLY_MAX_S
-    connection.silences = silences or Silences()
+    connection.silences = silences
     connection.silences_before = before
-    if read_only:
-        with close_on_failure(connection, place):
-            connection.execute("SET default_transaction_read_only = on")
     return connection
 
 

@@ -396,6 +396,7 @@ class PostgresStore:
         self._primary = primary or not read_only
         self._texts: dict[Any, str] = {}
         self._silences = Silences()
+        self._keeps_sessions = False
         self._readers: queue.LifoQueue[Connection] = queue.LifoQueue(IDLE_READERS_MAX)
         self._readers_max = max(CONNECTIONS_LEAST, connections) - (not read_only)
         self._reading = threading.BoundedSemaphore(self._readers_max)
@@ -500,7 +501,7 @@ class PostgresStore:
     def query(self, sql: str, bounds: QueryBounds, now_s: Callable[[], float]) -> QueryAnswer:
         """Run one SELECT on a connection of its own that may only read; the server has the time."""
         del now_s
-        connection = connect(self._url, self.place, read_only=True, primary=self._primary)
+        connection = self._connect(read_only=True)
         with closing(connection):
             return run_query(connection, sql, bounds)
 
@@ -757,13 +758,16 @@ class PostgresStore:
                 self._roll_back(self._writer)
 
     def _connect(self, *, read_only: bool) -> Connection:
-        return connect(
+        connection = connect(
             self._url,
             self.place,
             read_only=read_only,
             primary=self._primary,
             silences=self._silences,
+            is_next=self._keeps_sessions,
         )
+        self._keeps_sessions = True
+        return connection
 
     def _connect_writer(self, *, creating: bool = False) -> Connection:
         writer = self._connect(read_only=False)
