@@ -83,7 +83,7 @@ imports: $(STAMP)
 	@$(BIN)/lint-imports
 
 bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the same run
-	@for name in canonical landscape purge pipeline runtime_run thoughts routing bindings belief kernel gateways fleet bytes http authority cascade queues replay proofs backup; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+	@for name in canonical landscape purge pipeline runtime_run thoughts routing bindings belief kernel gateways fleet bytes http principals authority cascade queues replay proofs backup; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
 
 proofs: $(STAMP) ## Random proofs, honest and mutated, before every verifier: ARGS="--cases 100000 --rows 65536 --seed 6962"
 	@$(BIN)/python -m tests.proof_verifiers $(ARGS)

@@ -44,6 +44,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "unauthorized": ErrorCode(401, "caller"),
         "unauthenticated": ErrorCode(401, "caller"),
         "access_denied": ErrorCode(403, "caller"),
+        "principal_limited": ErrorCode(429, "caller", is_retryable=True),
         "access_key_unreadable": ErrorCode(None, "caller"),
         "principal_differs": ErrorCode(403, "caller"),
         "principal_invalid": ErrorCode(422, "request"),

@@ -12,7 +12,7 @@ the one queue only when that is beyond its limit.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -303,6 +303,18 @@ def ask_ahead_of(
     if holds:
         joined += readiness_queries((requests, "item_key"))
     view.ask_ahead(*joined, others=[PAUSES, OPEN_CASCADES] if holds else ())
+
+
+def closed_requests(view: LedgerView, request_ids: Sequence[str]) -> list[str]:
+    """Return those of the requests that have their outcomes."""
+    view.ask_ahead(joined_ahead(schema.outbox_outcomes, "request_id", request_ids))
+    return [name for name in request_ids if view.outcome_of(name) is not None]
+
+
+def recorded_requests(view: LedgerView, request_ids: Collection[str]) -> set[str]:
+    """Return those of the ids under which something was asked."""
+    view.ask_ahead(joined_ahead(schema.outbox, "request_id", request_ids))
+    return {name for name in request_ids if view.tables.get(schema.outbox, name) is not None}
 
 
 def request_receipt_id(request_id: str) -> str:

@@ -7,21 +7,27 @@ exists, so it says nothing about that.
 
 import contextlib
 import hmac
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
 from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from kernel.records.access.actions import ACTIONS, EVERYTHING, PUBLIC, Grant
 from workers.api.errors import ApiError, respond
+from workers.api.middleware.answer_headers import ENDLESS
 from workers.client.typed.worker_proof import SCHEME, proof_of
 from workers.use_cases.access import CALLER, COOKIE, IS_CLOSED, AccessTable, Caller, caller_of
+from workers.use_cases.principal_use import PrincipalLimited, PrincipalUse, PrincipalUses
 
 COOKIE_BYTES_MAX: Final = 8_192
+REFUSED: Final = ("unauthenticated", "access_denied")
+"""The codes of refusals for who asks."""
+
 _WORKER: Final = Caller("worker:fleet", (Grant("worker:fleet", "worker", EVERYTHING),))
 """Whoever proves to know the worker token."""
 
@@ -29,6 +35,12 @@ _LOGIN: Final = (
     "say who you are: send a key as `Authorization: Bearer rot_…`, set ROTULUS_KEY for commands,"
     " or log in at /login; an owner makes keys (`rotulus keys create PRINCIPAL --role ROLE`)"
 )
+_USE: Final = "rotulus.use"
+"""Where the scope of a request holds what its principal uses; absent where nothing is limited."""
+
+_REFUSALS: Final = frozenset({400, 403, 413, 415, 422})
+"""Statuses of answers to what was not the caller's to ask, or no request."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -39,6 +51,11 @@ class Door:
     table: AccessTable
     worker_token: str | None
     has_webhook_secret: bool
+    uses: PrincipalUses
+    """What each principal uses; the fleet of workers, which shares one token, has no limits."""
+
+    refused: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(REFUSED, 0)))
+    """How many requests were refused for who asked, by the code."""
 
     async def admit(
         self, scope: Scope, receive: Receive, action: str, parts: Mapping[str, str]
@@ -61,10 +78,22 @@ class Door:
             if needs_body:
                 receive = _receive_again(await request.body(), receive)
         if caller is None:
+            self.refused["unauthenticated"] += 1
             response = respond("unauthenticated", _LOGIN)
             response.headers["WWW-Authenticate"] = "Bearer"
             return response
+        if caller is not _WORKER:
+            use = self.uses.of(caller.principal)
+            body_bytes = _length_in(headers)
+            try:
+                use.begin(body_bytes or 0, is_stream=_is_stream(scope))
+            except PrincipalLimited as limited:
+                return respond(limited.code, str(limited), limited.details)
+            scope[_USE] = use
+            receive = receive if body_bytes is not None else _receive_counted(receive, use)
         if not caller.may(action, parts):
+            self._note_refusal(scope)
+            self.refused["access_denied"] += 1
             roles = ", ".join(sorted(ACTIONS[action].roles))
             _log.info("access_denied", principal=caller.principal, action=action)
             message = f"{caller.principal} may not do this ({action}); it takes the role of {roles}"
@@ -72,9 +101,26 @@ class Door:
         scope[CALLER] = caller
         return receive
 
-    async def call(self, response: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    def _note_refusal(self, scope: Scope) -> None:
+        use: PrincipalUse | None = scope.get(_USE)
+        if use is not None:
+            use.note("refusals_per_min", 1)
+
+    @contextlib.contextmanager
+    def holding(self, scope: Scope) -> Iterator[None]:
+        """Count a request that was admitted among those in flight while the block runs."""
+        use: PrincipalUse | None = scope.get(_USE)
+        if use is None:
+            yield
+            return
+        with use.count_in_flight(is_stream=_is_stream(scope)):
+            yield
+
+    async def call(self, response: Response, scope: Scope, receive: Receive, send: Send) -> None:
         """Carry out a response, which ends once the key of who asks has ended."""
         caller = caller_of(scope)
+        if response.status_code in _REFUSALS:
+            self._note_refusal(scope)
         if caller is None or caller.key_id is None:
             await response(scope, receive, send)
             return
@@ -106,6 +152,27 @@ def _key_in(headers: Mapping[bytes, str]) -> str:
         if name == COOKIE:
             return value
     return ""
+
+
+def _is_stream(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path in ENDLESS or path.endswith("/operations:bulk")
+
+
+def _length_in(headers: Mapping[bytes, str]) -> int | None:
+    """Return how long a body is, which the guard has looked at; None where nothing says so."""
+    if b"transfer-encoding" in headers:
+        return None
+    return int(headers.get(b"content-length", "0"))
+
+
+def _receive_counted(receive: Receive, use: PrincipalUse) -> Receive:
+    async def receive_counted() -> Message:
+        message = await receive()
+        use.note("bytes_per_s", len(message.get("body", b"")))
+        return message
+
+    return receive_counted
 
 
 def _receive_again(body: bytes, receive: Receive) -> Receive:

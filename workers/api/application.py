@@ -137,11 +137,11 @@ class Application:
                 if isinstance(admitted, Response):
                     await admitted(scope, receive, send)
                     return
-                receive = admitted
-            response = await bound.response(scope, receive, parts, self.services)
-            if door is not None:
-                await door.call(response, scope, receive, send)
+                with door.holding(scope):
+                    response = await bound.response(scope, admitted, parts, self.services)
+                    await door.call(response, scope, admitted, send)
                 return
+            response = await bound.response(scope, receive, parts, self.services)
         await response(scope, receive, send)
 
     def _methods_of(self, path: str) -> list[str]:

@@ -30,6 +30,7 @@ from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
 from workers.questions.question import QuestionRefused
 from workers.use_cases.authority_sweeps import SweepRefused
+from workers.use_cases.principal_use import PrincipalLimited
 
 RETRY_AFTER_S = 1
 PROBLEMS_MAX = 20
@@ -71,7 +72,8 @@ def error_body(code: str, message: str, details: Mapping[str, Any] | None = None
 def respond(code: str, message: str, details: Mapping[str, Any] | None = None) -> JSONResponse:
     """Return the response of a coded error; one that may pass says when to ask again."""
     status = status_of(code)
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in RETRYABLE_STATUS else None
+    retry_after_s = (details or {}).get("retry_after_s", RETRY_AFTER_S)
+    headers = {"Retry-After": str(retry_after_s)} if status in RETRYABLE_STATUS else None
     return JSONResponse(error_body(code, message, details), status, headers)
 
 
@@ -89,6 +91,7 @@ _CODED = (
     LedgerWentBack,
     RangeQuarantined,
     SweepRefused,
+    PrincipalLimited,
     ArchiveUnavailable,
     ApiError,
     LandscapeRefused,

@@ -33,7 +33,7 @@ _EVERY: Final = (
     " model_url model_name model_key model_timeout_s loop_blocked_s_max"
 )
 _GATEWAY: Final = (
-    "port access tee_target elimination_store webhook_secret user_confirmation_key"
+    "port access principal_limits tee_target elimination_store webhook_secret user_confirmation_key"
     " architect_confirmation_key batch_max mailbox_max requests_max active_sessions_mib"
     " passivate_after_s shards shard_lease_s gateway_id advertised_url path_prefix"
     " active_models kernel_idempotency_window_hours kernel_capacity kernel_capacity_reserves"

@@ -39,6 +39,7 @@ from queues.redis.keys import KEY_PREFIX, KEY_PREFIX_PATTERN, URL_SCHEMES
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
 from workers.environment.entry_points import ELIMINATION_STORES, MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names
+from workers.environment.principal_limits import DEFAULT_LIMITS, check_limits
 from workers.environment.retry_spec import check_retries, policies_of
 from workers.environment.secret_files import SecretUnreadable, names_in, values_in
 from workers.environment.urls import (
@@ -137,6 +138,7 @@ def _versions(value: str) -> str:
 
 
 Capacities = Annotated[str, Field(max_length=4096), AfterValidator(check_capacities)]
+Limits = Annotated[str, Field(max_length=1024), AfterValidator(check_limits)]
 Retries = Annotated[str, Field(max_length=4096), AfterValidator(check_retries)]
 Reserves = Annotated[str, Field(max_length=4096), AfterValidator(check_reserves)]
 
@@ -290,6 +292,12 @@ class Settings(BaseSettings):
         description="Who may ask the gateway: open lets everybody in who reaches the port, and is "
         "refused with a host that other machines can reach; keys takes one (`rotulus keys`). "
         "Unset: open on loopback, else keys.",
+    )
+    principal_limits: Limits | None = Field(
+        default=None,
+        description="What each principal may use of a gateway at most, where access takes keys: "
+        "LIMIT=NUMBER, separated by commas; beyond it is answered 429 (`principal_limited`). "
+        f"Unset, and what is not named: {DEFAULT_LIMITS}.",
     )
     key: SecretStr | None = Field(
         default=None,

@@ -156,6 +156,12 @@ class GatewayMetrics:
             readings.put("rotulus_http_requests_in_flight", places.taken, asker)
             readings.put("rotulus_http_requests_limit", places.limit, asker)
             readings.put("rotulus_http_requests_refused_total", places.refused, asker)
+        if (door := self.services.door) is not None:
+            readings.put("rotulus_principals", len(door.uses))
+            for code, count in door.refused.items():
+                readings.put("rotulus_access_refused_total", count, code)
+            for limit, count in door.uses.limited_counts().items():
+                readings.put("rotulus_principal_limited_total", count, limit)
         if (shards := self.services.fleet.held_shards) is not None:
             readings.put("rotulus_shards", shards.shards)
             readings.put("rotulus_shards_owned", len(shards.held))

@@ -48,6 +48,7 @@ from workers.publication.exhibit.exhibit import gather
 from workers.publication.exhibit.page import page
 from workers.use_cases import bulk_operations, queue_operations, reviews
 from workers.use_cases.access import AccessChanges, Caller
+from workers.use_cases.principal_use import PrincipalCounts
 from workers.use_cases.queue_operations import OperatorAction
 from workers.use_cases.reviews import ItemResult, ReviewDecision
 from workers.use_cases.rollbacks import UndoEpoch, UndoTogether, unit_of
@@ -187,6 +188,11 @@ class LivePages:
     async def versions(self) -> FleetVersions:
         """Return what this gateway is, and which versions its workers say they are."""
         return await fleet_versions(self._services)
+
+    def principals(self) -> Sequence[PrincipalCounts] | None:
+        """Return what principals use of this gateway; None where access is open."""
+        door = self._services.door
+        return None if door is None else door.uses.counts(SHOWN_ROWS)
 
     def settings(self) -> Sequence[ShownSetting]:
         """Return the settings of this gateway, without secrets."""

@@ -67,6 +67,7 @@ from workers.environment.key_file import seal_keys
 from workers.environment.ledger_access import ledger_place
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_mark import mark_in, mark_of
+from workers.environment.principal_limits import limits_of_principals
 from workers.environment.settings import Settings
 from workers.environment.shown_settings import shown_settings
 from workers.external_effects.performer import ExternalEffects
@@ -104,6 +105,7 @@ from workers.telemetry.http_metrics import Measured
 from workers.use_cases.access import AccessTable
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.log_archiving import retention_policy
+from workers.use_cases.principal_use import PrincipalUses
 from workers.use_cases.rollbacks import confirmations_of
 from workers.views.readiness import Health
 from workers.views.surroundings import FleetServices, WorkServices
@@ -457,7 +459,12 @@ def _door(settings: Settings, ledger: Ledger) -> Door | None:
     if not settings.takes_keys:
         return None
     table = AccessTable(ledger)
-    return Door(table, _secret(settings.worker_token), settings.webhook_secret is not None)
+    return Door(
+        table,
+        _secret(settings.worker_token),
+        settings.webhook_secret is not None,
+        PrincipalUses(limits_of_principals(settings.principal_limits), time.monotonic),
+    )
 
 
 @dataclass(frozen=True, slots=True)

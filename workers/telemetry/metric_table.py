@@ -192,6 +192,17 @@ GATEWAY: tuple[Metric, ...] = (
         "Requests that were refused unread for want of a place (gateway_full)",
         "asker",
     ),
+    _counter(
+        "rotulus_access_refused_total",
+        "Requests that were refused for who asked: unauthenticated, access_denied",
+        "code",
+    ),
+    _counter(
+        "rotulus_principal_limited_total",
+        "Requests of principals that were at a limit (principal_limited)",
+        "limit",
+    ),
+    _gauge("rotulus_principals", "Principals of which is remembered what they use here"),
     _counter("rotulus_http_requests_total", "Requests answered", "method", "route", "status"),
     _histogram(
         "rotulus_http_request_duration_seconds",

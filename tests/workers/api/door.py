@@ -1,6 +1,7 @@
 """A whole gateway in the test's own process: real ledger, kernel, actors, queue and routes."""
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -46,11 +47,13 @@ from workers.client.typed.worker_proof import WorkerProof
 from workers.dashboard.error_pages import ErrorPages
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
+from workers.environment.principal_limits import PrincipalLimits
 from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.page_source import LivePages
 from workers.gateway.wiring import replaying, reporting, writing
 from workers.publication.log_publishing import LogPublishing
 from workers.use_cases.access import AccessTable
+from workers.use_cases.principal_use import PrincipalUses
 from workers.views.surroundings import FleetServices, WorkServices
 
 URL = "http://127.0.0.1:8440"
@@ -144,6 +147,7 @@ async def running_door(
     kernel: Kernel | None = None,
     requests_max: int = 1024,
     takes_keys: bool = False,
+    uses: PrincipalUses | None = None,
     committed: Callable[[Any], None] = lambda _: None,
     publishing: Callable[[Ledger], LogPublishing] | None = None,
     **options: Any,
@@ -186,7 +190,7 @@ async def running_door(
         confirmations=CONFIRMATIONS,
         replay=replaying(write, models),
         worker_token=token,
-        door=AccessDoor(AccessTable(ledger), token, False) if takes_keys else None,
+        door=_access_door(ledger, token, uses) if takes_keys else None,
         fleet=FleetServices(held_shards),
         publishing=None if publishing is None else publishing(ledger),
     )
@@ -203,6 +207,12 @@ async def running_door(
         yield Door(services, app, committer, http)
         tasks.cancel_scope.cancel()
     await redis.aclose()
+
+
+def _access_door(ledger: Ledger, token: str | None, uses: PrincipalUses | None) -> AccessDoor:
+    if uses is None:
+        uses = PrincipalUses(PrincipalLimits(), time.monotonic)
+    return AccessDoor(AccessTable(ledger), token, False, uses)
 
 
 async def check_numbers(response: httpx.Response) -> None:

@@ -1,6 +1,7 @@
 """What a gateway's start makes of access: a first owner's key, once, in a file of its own."""
 
 import stat
+import time
 from pathlib import Path
 
 import anyio.lowlevel
@@ -12,13 +13,19 @@ from kernel.transaction.kernel import Kernel
 from tests.kernel.build import FakeHost, findings, memory_ledger
 from workers.api.access import Door
 from workers.environment.key_file import CheckpointKeyUnusable
+from workers.environment.principal_limits import PrincipalLimits
 from workers.environment.settings import SettingsError, load_settings
 from workers.gateway import access
 from workers.gateway.access import OWNER_KEY, begin_access
 from workers.gateway.wiring import writing_alone
 from workers.use_cases.access import DAY_US, AccessChanges, AccessTable
+from workers.use_cases.principal_use import PrincipalUses
 
 pytestmark = pytest.mark.anyio
+
+
+def door_of(table: AccessTable) -> Door:
+    return Door(table, None, False, PrincipalUses(PrincipalLimits(), time.monotonic))
 
 
 async def test_the_first_start_makes_an_owners_key_once_for_a_year_and_shows_it_nowhere(
@@ -26,7 +33,7 @@ async def test_the_first_start_makes_an_owners_key_once_for_a_year_and_shows_it_
 ):
     fake = FakeHost()
     ledger = memory_ledger(fake)
-    door = Door(AccessTable(ledger), None, False)
+    door = door_of(AccessTable(ledger))
     changes = AccessChanges(writing_alone(ledger, Kernel()), ledger.host)
     with capture_logs() as logs:
         await begin_access(door, changes, tmp_path, halted=False)
@@ -59,7 +66,7 @@ async def test_nobody_is_owner_by_a_key_that_could_not_be_kept(
 
     monkeypatch.setattr(access, "write_private", fail)
     with pytest.raises(CheckpointKeyUnusable):
-        await begin_access(Door(AccessTable(ledger), None, False), changes, tmp_path, halted=False)
+        await begin_access(door_of(AccessTable(ledger)), changes, tmp_path, halted=False)
     assert ledger.read(access_record).keys == ()
 
 
@@ -68,12 +75,12 @@ async def test_of_gateways_that_share_a_folder_one_makes_the_owner_and_its_key_s
 ):
     ledger = memory_ledger()
     changes = AccessChanges(writing_alone(ledger, Kernel()), ledger.host)
-    await begin_access(Door(AccessTable(ledger), None, False), changes, tmp_path, halted=False)
+    await begin_access(door_of(AccessTable(ledger)), changes, tmp_path, halted=False)
     key = (tmp_path / OWNER_KEY).read_text()
     # The other one has looked before, and comes too late.
     late = AccessTable(ledger)
     late.refresh = anyio.lowlevel.checkpoint  # type: ignore[method-assign]
-    await begin_access(Door(late, None, False), changes, tmp_path, halted=False)
+    await begin_access(door_of(late), changes, tmp_path, halted=False)
     assert [path.name for path in sorted(tmp_path.iterdir())] == [OWNER_KEY]  # noqa: ASYNC240
     assert (tmp_path / OWNER_KEY).read_text() == key
 
@@ -81,7 +88,7 @@ async def test_of_gateways_that_share_a_folder_one_makes_the_owner_and_its_key_s
 async def test_a_halted_gateway_writes_no_key(tmp_path: Path):
     ledger = memory_ledger()
     changes = AccessChanges(writing_alone(ledger, Kernel()), ledger.host)
-    door = Door(AccessTable(ledger), None, False)
+    door = door_of(AccessTable(ledger))
     await begin_access(door, changes, tmp_path, halted=True)
     assert not (tmp_path / OWNER_KEY).exists()
     assert ledger.read(access_record).keys == ()

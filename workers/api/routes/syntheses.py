@@ -8,6 +8,7 @@ from actors.orchestrator.intents import SynthesizeByModel
 from workers.api.json_routes import json_router
 from workers.api.operation_results import ResultDocument, result_document
 from workers.api.services import Given
+from workers.use_cases.principal_use import current_use
 
 router = json_router("write.sessions", prefix="/v1/sessions", tags=["sessions"])
 
@@ -23,5 +24,7 @@ async def synthesize(
     session_id: UUID, body: SynthesizeByModel, services: Given
 ) -> SynthesisDocument:
     """Let a model make an understanding of sources, and record it with its answer."""
+    if services.door is not None and (use := current_use()) is not None:
+        use.call_model()
     result = await services.synthesis.run(str(session_id), body)
     return {"result": result_document(result)}

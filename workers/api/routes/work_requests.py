@@ -6,6 +6,7 @@ open requests answers 429; requests that are on the record already are answered 
 repetition never runs into the limit.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
@@ -26,7 +27,10 @@ from kernel.work.requests import (
     WorkRequest,
     WorkStatus,
     ask_ahead_of,
+    closed_requests,
     outcome_of,
+    recorded_requests,
+    request_id_of,
 )
 from workers.api.access import decider, is_of_worker
 from workers.api.json_answers import short_json
@@ -36,6 +40,7 @@ from workers.api.services import Given, Services
 from workers.questions.request_status import existing_request, existing_status
 from workers.use_cases import queue_operations
 from workers.use_cases.access import does
+from workers.use_cases.principal_use import PrincipalUse, current_use
 
 WAIT_S_MAX = 30
 NAME_CHARS_MAX = 512
@@ -156,7 +161,11 @@ async def enqueue(
     requests = tuple(WorkRequest(queue, **each.model_dump()) for each in body.requests)
     is_scheduled = any(each.request_key.startswith(SCHEDULE_KEY) for each in requests)
     by_worker = is_scheduled and await is_of_worker(services.worker_token, request)
-    receipts = await services.write(RequestWorkUnit(requests, by_worker))
+    unit = RequestWorkUnit(requests, by_worker)
+    if services.door is None or (use := current_use()) is None:
+        receipts = await services.write(unit)
+    else:
+        receipts = await _write_within_limit(services, use, unit)
     return short_json({"requests": list(receipts)})
 
 
@@ -226,6 +235,28 @@ async def prioritize(
     return {"changed": changed, "request": status}
 
 
+async def _write_within_limit(
+    services: Services, use: PrincipalUse, unit: RequestWorkUnit
+) -> Sequence[WorkReceipt]:
+    """Record requests where their principal may have so many open; those it has are no more.
+
+    Raises:
+        PrincipalLimited: it may not.
+    """
+    ids = {request_id_of(each.queue, each.request_key) for each in unit.requests}
+    if not use.has_room(len(ids)):
+        looks = use.looks()
+        ended, known = await services.read(
+            lambda view: (closed_requests(view, looks), recorded_requests(view, ids))
+        )
+        use.end(ended)
+        ids -= known
+    with use.asking(len(ids)):
+        receipts: Sequence[WorkReceipt] = await services.write(unit)
+        use.note_open([each.request_id for each in receipts if not each.duplicate])
+    return receipts
+
+
 async def _outcomes(
     services: Services,
     queue: str,
@@ -238,7 +269,11 @@ async def _outcomes(
     is_over = not waiting or (until == "any" and len(waiting) < len(set(request_ids)))
     if is_over or not wait_s:
         return outcomes
-    await services.outcomes.wait(waiting, wait_s, until)
+    if services.door is None or (use := current_use()) is None:
+        await services.outcomes.wait(waiting, wait_s, until)
+    else:
+        with use.waiting(len(waiting)):
+            await services.outcomes.wait(waiting, wait_s, until)
     return await _read_outcomes(services, queue, request_ids)
 
 

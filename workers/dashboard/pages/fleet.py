@@ -1,4 +1,4 @@
-"""Shows the fleet: gateways with their shards, versions, settings, and what operators decided."""
+"""Shows the fleet: gateways and shards, principals, versions, settings, what operators decided."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from workers.dashboard.pages.page import Pages
 
 
 async def show(pages: Pages, request: Request) -> Response:
-    """Answer with gateways and shards, versions, and the settings of this gateway."""
+    """Answer with gateways and shards, principals, versions, and the settings of this gateway."""
     shards = await pages.source.shards()
     urls = {each["gateway"]: each["url"] for each in (await pages.source.gateways())["gateways"]}
     owned: dict[str, list[Shard]] = defaultdict(list)
@@ -35,6 +35,7 @@ async def show(pages: Pages, request: Request) -> Response:
         "unowned": len(owned[""]),
         "unowned_ranges": ranges_of(each.shard for each in owned[""]),
         "shards": len(shards),
+        "principals": pages.source.principals(),
         "versions": await pages.source.versions(),
         "stated": [each for each in settings if not each.is_default],
         "defaults": [each for each in settings if each.is_default],

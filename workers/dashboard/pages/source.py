@@ -25,6 +25,7 @@ from queues.fleet.cron_claims import CronFiring
 from queues.fleet.worker_heartbeats import WorkerBeat
 from workers.environment.shown_settings import ShownSetting
 from workers.use_cases.access import Caller
+from workers.use_cases.principal_use import PrincipalCounts
 from workers.use_cases.queue_operations import OperatorAction
 from workers.use_cases.reviews import ItemResult, ReviewDecision
 from workers.use_cases.rollbacks import UndoEpoch, UndoTogether
@@ -94,6 +95,13 @@ class PageSource(Protocol):
 
     async def versions(self) -> FleetVersions:
         """Return what this gateway is, and which versions its workers say they are."""
+        ...
+
+    def principals(self) -> Sequence[PrincipalCounts] | None:
+        """Return what principals use of this gateway, those first that were refused most.
+
+        None where access is open.
+        """
         ...
 
     def settings(self) -> Sequence[ShownSetting]:
