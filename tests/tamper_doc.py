@@ -384,11 +384,11 @@ def rows_of_the_file(
 
     Args:
         tampering: the honest file.
-        in_turn: change the rows of each table in one way only, and every sixth column in one,
+        in_turn: change the rows of each table in one way only, and every twelfth column in one,
             the next one in another; the outcomes of the other ways are None.
     """
     row_turns = itertools.cycle(ROW_HOWS)
-    turns = itertools.cycle(how for each in HOWS for how in (each, *[None] * 5))
+    turns = itertools.cycle(how for each in HOWS for how in (each, *[None] * 11))
     for table in schema.metadata.sorted_tables:
         if table.name.startswith("landscape_"):
             continue

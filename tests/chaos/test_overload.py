@@ -16,7 +16,9 @@ MAILBOX_MAX = 4
 MEBIBYTE = 2**20
 
 
-@pytest.mark.slow
+# Whether a fleet is given ten times what it can do hangs on who else uses the machine. By day
+# `system/test_full_gateway.py` shows how a full gateway refuses, and that others have their places.
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read in /proc")
 @pytest.mark.timeout(300 + 20 * SECONDS)
 def test_an_overloaded_fleet_refuses_with_a_time_stays_small_and_recovers(tmp_path):

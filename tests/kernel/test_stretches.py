@@ -22,7 +22,7 @@ WALKED = (
     schema.idempotency_records,
     schema.chain_head,
 )
-PARTS = 8
+PARTS = 16
 ALL_OF_IT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 

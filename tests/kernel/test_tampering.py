@@ -1,8 +1,8 @@
 """The table of `kernel/verify/REFERENCE.md` says what verification finds; `make tamper` writes it.
 
 Every change of the table costs minutes of CPU; here the rows of each table are deleted, inserted or
-swapped and every sixth column is changed in one of the three ways, with HYPOTHESIS_PROFILE=nightly
-all of it happens.
+swapped and every twelfth column is changed in one of the three ways. With
+HYPOTHESIS_PROFILE=nightly all of it happens.
 """
 
 import os

@@ -89,6 +89,9 @@ def posted(client: httpx.Client, path: str, body: Any) -> Any:
     return answer.json()
 
 
+# By day `workers/environment/test_ledger_clock.py` shows what is said of such a clock, and
+# `queues/test_clock_steps.py` that Redis keeps the time of what waits.
+@pytest.mark.nightly
 @pytest.mark.spec("K6", "K25")
 def test_a_clock_a_day_ahead_runs_nothing_twice_delays_nothing_and_is_not_ready(fleet: FleetOfOne):
     body = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": HYPOTHESES[:2]}

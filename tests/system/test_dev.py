@@ -186,6 +186,8 @@ def test_a_new_project_passes_its_own_tests(project: Path):
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
+# By day it passes its own tests, and another file of jobs is served.
+@pytest.mark.nightly
 async def test_a_new_project_is_served_and_asked(project: Path):
     with ended(Dev(project, "greetings.py")) as run:
         await run.says("serves greet")

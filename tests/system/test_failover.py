@@ -3,6 +3,7 @@
 After each failover every answer that was ever given is compared with the record.
 """
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -24,6 +25,10 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.anyio, pytest.mark.may_block
 
 EACH = 5
 """So many answers of each kind are awaited between two faults."""
+
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+FLAPS = 2 if NIGHTLY else 1
+"""By day a standby fails over once in each test."""
 
 ALARM_S = 60.0
 KEY = "log.key"
@@ -111,9 +116,10 @@ async def test_nothing_is_lost_where_the_standby_is_in_step_and_the_fleet_goes_o
         load = Load(answers, fleet)
         tasks.start_soon(load.run)
         await load.wait_until_answered(EACH)
-        for prepare in (lambda: None, replicated.pause_replay):
+        for replays in (True, False)[-FLAPS:]:
             await off_loop(replicated.settle, synchronous=True)
-            await off_loop(prepare)
+            if not replays:
+                await off_loop(replicated.pause_replay)
             await load.wait_until_answered(EACH)
             await off_loop(replicated.fail_over)
             await load.wait_until_answered(EACH)
@@ -130,7 +136,7 @@ async def test_nothing_is_lost_where_the_standby_is_in_step_and_the_fleet_goes_o
 
 
 @pytest.mark.spec("§17")
-async def test_what_a_standby_that_lagged_had_not_received_is_listed_twice_in_a_row(
+async def test_what_a_standby_that_lagged_had_not_received_is_listed_each_time(
     replicated, fleet: Fleet
 ):
     url, answers = fleet.database_url, Answers()
@@ -138,7 +144,7 @@ async def test_what_a_standby_that_lagged_had_not_received_is_listed_twice_in_a_
     load = Load(answers, fleet)
     idle = await load.clients.declare(10**6)
     signed: set[int] = set()
-    for flap in range(2):
+    for flap in range(FLAPS):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(load.run)
             await load.wait_until_answered(EACH)

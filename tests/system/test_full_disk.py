@@ -119,6 +119,8 @@ def test_a_start_on_a_full_disk_waits_for_room(disk, tmp_path):
         assert tree.says("start_goes_on") == 1
 
 
+# By day `workers/process_tree/test_supervisor.py` shows that a child waits until there is room.
+@pytest.mark.nightly
 def test_what_ends_on_a_full_disk_is_started_when_there_is_room(disk, tmp_path):
     with up(disk / "data", tmp_path / "log") as tree:
         tree.until(tree.is_ready)

@@ -58,6 +58,8 @@ def ask(url: str) -> None:
             assert answer.json(), path
 
 
+# By day `fuzz/test_fuzz.py` writes such values into the Redis of a fleet that works.
+@pytest.mark.nightly
 def test_a_tree_does_its_work_over_malformed_values_and_none_of_it_ends(
     reference: Reference, tmp_path: Path, check: Callable[[TreeRun], None]
 ) -> None:
@@ -76,4 +78,4 @@ def test_a_tree_does_its_work_over_malformed_values_and_none_of_it_ends(
         # Whoever ends before the whole tree does is started again, and that is said.
         assert "child_restarted" not in run.stderr
         assert "Traceback" not in run.stderr
-        wait_for("the counts", lambda: "redis_values_dropped" in run.stderr, 1.0)
+        wait_for("the counts", lambda: "redis_values_dropped" in run.stderr, 60.0)

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.timeout(600)
 
 TOKEN = "stall-" + "0" * 16
 LARGEST = 1_000_000
-UNIVERSE = LARGEST if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 100_000
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+UNIVERSE = LARGEST if NIGHTLY else 100_000
 SPAN = {"source_ref": "s-0", "offset": 0, "length": 3}
 
 
@@ -176,7 +177,7 @@ def test_the_largest_bodies_of_every_other_route_hold_no_loop(measured: Measured
 
 
 def test_bodies_at_their_limits_that_mean_nothing_hold_no_loop(measured: MeasuredGateway):
-    """Refused or not: eight megabytes of each kind of value."""
+    """Refused or not: eight megabytes of each kind of value; by day each list of some of them."""
     under = f"/v1/sessions/{session_id(3)}"
     measured.post(
         "/v1/sessions",
@@ -190,16 +191,17 @@ def test_bodies_at_their_limits_that_mean_nothing_hold_no_loop(measured: Measure
         (f"{under}/envelopes", "primitive_effects"),
         (f"{under}/envelopes", "notes"),
     )
-    for path, name in lists:
-        for value, count in (
-            ("{}", 6_000),
-            ("[]", 99_000),
-            ("{}", 2_700_000),
-            ("1.5", 290_000),
-            ("0", 1_000_000),
-            ('"\\u00e4"', 900_000),
-            ("null", 1_000_000),
-        ):
+    values = (
+        ("{}", 6_000),
+        ("[]", 99_000),
+        ("{}", 2_700_000),
+        ("1.5", 290_000),
+        ("0", 1_000_000),
+        ('"\\u00e4"', 900_000),
+        ("null", 1_000_000),
+    )
+    for place, (path, name) in enumerate(lists):
+        for value, count in values if NIGHTLY else values[place % 3 :: 3]:
             content = f'{{"{name}":[{",".join([value] * count)}]}}'
             answer = measured.http.post(path, content=content, headers=headers)
             assert answer.status_code in (413, 422), answer.text[:200]

@@ -1,4 +1,5 @@
 import hashlib
+import os
 
 import pytest
 from hypothesis import given
@@ -78,9 +79,11 @@ def test_no_events_are_no_session():
 @pytest.mark.slow
 @pytest.mark.spec("seed001-tamper-evidence")
 def test_any_byte_flipped_in_any_event_is_found_at_that_event(lived):
+    """Every fourth byte, another in each event; with HYPOTHESIS_PROFILE=nightly, every one."""
+    step = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 4
     stored = lived.stored()
     for index, original in enumerate(stored):
-        for place in range(len(original)):
+        for place in range(index % step, len(original), step):
             forged = bytearray(original)
             forged[place] ^= 1 << place % 8
             assert corrupt([*stored[:index], bytes(forged), *stored[index + 1 :]]) == index
