@@ -72,7 +72,7 @@ def reddened(report: ChaosReport) -> list[str]:
     return [kind for kind, times in report.readiness.items() if times.keys() >= both]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # by day `test_judge.py` shows that the judge finds what is missing
 @pytest.mark.skipif(sys.platform != "linux", reason="servers are ended with their parent by Linux")
 @pytest.mark.spec("K25")
 @pytest.mark.timeout(300)

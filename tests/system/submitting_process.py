@@ -14,6 +14,7 @@ from kernel.ledger.store.tables import HeadMoved, Store
 from kernel.model.result import SubmissionResult
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import digest
+from kernel.values.errors import LedgerUnavailable
 from tests.kernel.build import adapt, create, informed
 from workers.environment.system_host import system_host
 
@@ -26,6 +27,13 @@ def open_store(place: str) -> Store:
 
         return PostgresStore(place)
     return SqliteStore(Path(place))
+
+
+def opened_or_founded(place: str) -> Ledger:
+    """Open the ledger or found it, also where another takes longer than a lock is waited for."""
+    while True:
+        with suppress(LedgerUnavailable):
+            return Ledger.create(open_store(place), system_host())
 
 
 def is_shared(number: int) -> bool:
@@ -49,7 +57,7 @@ def submit_one(ledger: Ledger, kernel: Kernel, document: dict, number: int) -> o
     """Submit with the head locked first or late, in turn; nothing may depend on it."""
     begin = ledger.transaction if number % 2 else ledger.optimistic_transaction
     while True:
-        with suppress(HeadMoved), begin() as transaction:
+        with suppress(HeadMoved, LedgerUnavailable), begin() as transaction:
             stated = informed(transaction, dict(document))
             return kernel.submit(transaction, stated, "orchestrator")
 
@@ -57,16 +65,16 @@ def submit_one(ledger: Ledger, kernel: Kernel, document: dict, number: int) -> o
 def submit_all(connection: Connection, place: str, name: str, count: int) -> None:
     """Say `ready`, wait for a word, open the ledger or found it, and tell each answer.
 
-    After the first answer it waits for another word, so that none has finished before all have
-    begun.
+    Before the second and the last submission it waits for another word, so that none has finished
+    before all have begun, or before it was killed.
     """
     connection.send("ready")
     connection.recv()
-    ledger, kernel = Ledger.create(open_store(place), system_host()), Kernel()
+    ledger, kernel = opened_or_founded(place), Kernel()
     for number in range(count):
+        if number in {1, count - 1}:
+            connection.recv()
         result = submit_one(ledger, kernel, document(name, number), number)
         assert isinstance(result, SubmissionResult), result
         connection.send((number, result.operation_id, result.ec_sequence_number, result.row_hash))
-        if number == 0:
-            connection.recv()
     ledger.close()

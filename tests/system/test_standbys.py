@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
-from kernel.ledger.postgres import connection as postgres_connection  # noqa: E402 - likewise
 from kernel.ledger.postgres.store import PostgresStore  # noqa: E402 - likewise
 from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable  # noqa: E402 - after the driver
+from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost  # noqa: E402 - likewise
 from workers.environment.diagnosis import diagnose  # noqa: E402 - likewise
@@ -108,11 +108,13 @@ def test_a_store_that_writes_never_ends_at_a_standby_and_goes_on_at_the_new_prim
 def test_a_commit_that_waits_for_a_standby_is_unknown_until_a_primary_says_what_became_of_it(
     replicated, url, monkeypatch
 ):
-    monkeypatch.setattr(postgres_connection, "REPLY_MAX_S", 0.5)
+    connections = watch_postgres(monkeypatch)
     with closing(PostgresStore(url)) as store:
         for name in ("on-record", "lost"):
             replicated.settle(synchronous=True)
             replicated.cut_off()
+            for connection in connections.open:
+                connection.reply_max_s = 0.5
             with pytest.raises(CommitOutcomeUnknown):
                 add(store, name)
             if name == "on-record":

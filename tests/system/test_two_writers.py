@@ -35,7 +35,7 @@ def submitting(place, *names):
 
 
 def begin(running) -> list[Answer]:
-    """Let them go, and go on once all have begun; returns the first answer of each."""
+    """Let them go up to the last submission once all have begun; returns the first answers."""
     go(running)
     first = [connection.recv() for _, connection in running]
     go(running)
@@ -95,6 +95,7 @@ def check_record(place: str, answers: list[Answer]) -> dict[str, int]:
 def test_two_processes_submit_at_once_and_leave_one_chain(place):
     with submitting(place, "a", "b") as running:
         begun = begin(running)
+        go(running)
         answers = [
             [answer, *rest_of(*process)] for answer, process in zip(begun, running, strict=True)
         ]
@@ -118,6 +119,7 @@ def test_a_process_killed_among_its_submissions_keeps_what_was_answered_and_stop
         answered = [first]
         answered += [told_by_killed.recv() for _ in range(KILLED_AFTER_ANSWERS + 7 * kill)]
         killed.kill()
+        told_by_survivor.send("go")
         answered += rest_of(killed, told_by_killed)
         finished = [of_survivor, *rest_of(survivor, told_by_survivor)]
         assert (killed.exitcode, survivor.exitcode) == (-signal.SIGKILL, 0)

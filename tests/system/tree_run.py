@@ -157,6 +157,10 @@ class TreeRun:
         named = {"gateway", "worker"} & {name, *(word.decode() for word in words)}
         return next(iter(named), "redis")
 
+    def pids_of(self, *roles: str) -> dict[str, int]:
+        """Return the pids that these roles have now."""
+        return {role: pid for pid, role in self.members().items() if role in roles}
+
     def pid_of(self, role: str) -> int:
         """Wait for a process with this role and return its pid."""
 

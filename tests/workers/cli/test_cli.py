@@ -762,7 +762,7 @@ def test_a_folder_that_others_may_open_is_refused_by_whatever_would_write_there(
     data = tmp_path / "open"
     data.mkdir()
     data.chmod(0o755)
-    environment = {"ROTULUS_REDIS_URL": "redis://127.0.0.1:1"}
+    environment = {"ROTULUS_PORT": "0", "ROTULUS_REDIS_URL": "redis://127.0.0.1:1"}
     result = rotulus(command, "--data-dir", str(data), **environment)
     assert result.exit_code == 1
     assert "data_folder_unsafe" in result.stderr

@@ -34,7 +34,7 @@ ANSWERS = {
 CALLS = {
     "enqueue": lambda rotulus: rotulus.enqueue(WORK),
     "enqueue_many": lambda rotulus: rotulus.enqueue_many([WORK]),
-    "result": lambda rotulus: rotulus.job("binding-evaluation", "r").result(timeout=1),
+    "result": lambda rotulus: rotulus.job("binding-evaluation", "r").result(timeout=20),
     "status": lambda rotulus: rotulus.job("binding-evaluation", "r").status(),
     "cancel": lambda rotulus: rotulus.job("binding-evaluation", "r").cancel("why"),
     "recompute": lambda rotulus: rotulus.recompute("node"),
@@ -124,4 +124,4 @@ async def test_what_a_gateway_says_is_read():
 
     async with ScriptedGateway(taken, ended).client() as rotulus:
         job = await rotulus.enqueue(WORK, key="k")
-        assert (await job.result(timeout=1)).state == "completed"
+        assert (await job.result(timeout=20)).state == "completed"

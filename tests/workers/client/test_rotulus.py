@@ -364,5 +364,5 @@ async def test_who_waits_for_a_job_that_was_requeued_gets_the_outcome_of_the_new
     gateway = ScriptedGateway(taken, outcome)
     async with gateway.client() as rotulus:
         job = await rotulus.enqueue(WORK, key="k")
-        ended = await job.result(timeout=1)
+        ended = await job.result(timeout=20)
     assert (ended.request_id, ended.state) == ("request:anew", "completed")

@@ -284,6 +284,8 @@ NO_COUNTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
             *places("cell", "busy", "completed", "failed", "slots", "used", "aside_ends"),
+            # Of this process, which may have dropped values for another test.
+            "cell: dropped.count",
             *places("cell", "p_ready", "q_delayed", "q_held", "q_in_flight", "q_ready"),
             *places("cell", "q_suspended", "sum_in_flight", "sum_ready", "sum_workers"),
             "fleet: count",

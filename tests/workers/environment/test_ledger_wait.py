@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from kernel.values.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnavailable
-from workers.environment.ledger_wait import open_patiently
+from workers.environment.ledger_wait import WAIT_S, open_patiently
 
 pytestmark = pytest.mark.anyio
 
@@ -37,5 +37,5 @@ async def test_the_last_refusal_is_told_when_the_time_is_over(wait_s):
 
 
 async def test_what_stays_wrong_is_told_at_once():
-    with anyio.fail_after(1), pytest.raises(LedgerSchemaDiffers):
+    with anyio.fail_after(WAIT_S / 2), pytest.raises(LedgerSchemaDiffers):
         await open_patiently(opening(LedgerSchemaDiffers("older")))

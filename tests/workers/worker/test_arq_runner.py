@@ -72,6 +72,7 @@ class Drainer:
         self.open: anyio.Event | None = None
         """When set, a batch waits for it."""
 
+        self.renewed: list[bool] = []
         self.acknowledged: list[bool] = []
 
     async def ready(self) -> bool:
@@ -81,7 +82,7 @@ class Drainer:
         return "background"
 
     async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
-        await self.queue.renew(claims, visibility_ms)
+        self.renewed += await self.queue.renew(claims, visibility_ms)
 
     async def drain(self, claims: Sequence[Claim]) -> bool:
         self.at_once += 1
@@ -475,17 +476,14 @@ async def test_a_stop_lets_arq_write_down_that_a_job_did_not_finish(url: str, mo
 
 
 async def test_claims_are_renewed_while_a_batch_takes_its_time(url: str, monkeypatch):
-    monkeypatch.setattr(slots, "VISIBILITY_MS", 300)
-    monkeypatch.setattr(slots, "RENEW_EVERY_S", 0.05)
+    monkeypatch.setattr(slots, "RENEW_EVERY_S", 0.02)
     async with running(url, slots=1) as worker:
-        worker.processor.takes_s = 0.8
+        worker.processor.open = anyio.Event()
         await worker.enqueue("u-1")
-        await eventually(lambda: worker.processor.at_once)
-
-        async def reaped() -> bool:
-            return await worker.queue.reap() > 0 or bool(worker.processor.acknowledged)
-
-        await eventually(reaped)
+        await eventually(lambda: len(worker.processor.renewed) >= 3)
+        worker.processor.open.set()
+        await eventually(lambda: worker.processor.acknowledged)
+        assert {*worker.processor.renewed} == {True}
         assert worker.processor.acknowledged == [True]
 
 

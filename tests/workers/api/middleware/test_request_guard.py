@@ -275,6 +275,7 @@ async def test_a_body_that_never_ends_is_given_up_and_nothing_of_it_taken(
     error_of(response, 408, "body_too_slow")
     assert response.headers["connection"] == "close"
     assert log_length(door.ledger) == 0
+    monkeypatch.undo()
     assert (await declare(door)).status_code == 201
 
 
