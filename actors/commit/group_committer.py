@@ -32,6 +32,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import anyio
@@ -55,7 +56,7 @@ from actors.commit.belief_units import BeliefUnit
 from actors.commit.priority_lanes import PriorityLanes
 from actors.commit.reading_ahead import HintFailed, ReadingAhead
 from actors.commit.unit_context import CommitContext
-from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, stale
+from actors.commit.units import ConsumedUnit, EnvelopeUnit, IntentUnit, Unit, stale
 from actors.errors import ActorFailed, CommitFailed, MailboxFull, RecordWentBack
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.ledger.head_watch import LedgerWentBack
@@ -89,6 +90,10 @@ _Begin = Callable[
 and the answers to the second's questions come with the snapshot."""
 
 _QUIET = (BeliefUnit, ConsumedUnit)
+
+_UNHINTED_ALONE = (BeliefUnit, IntentUnit)
+"""Units for which a hint costs more than it saves where each is the only one of its batch, and a
+question to the store costs no round trip."""
 
 ROLLED_BACK = "envelope_commit_rolled_back"
 WAITING_MAX = 1024
@@ -322,8 +327,11 @@ class Committer:
                 # Read while others may still write; what cannot be read fails where it runs.
                 with suppress(Exception):
                     _ = unit.parsed
+        first = [*islice(units_of(parts), 2)]
+        is_alone = len(first) == 1 and isinstance(first[0], _UNHINTED_ALONE)
+        hinted = not (is_alone and self._ledger.is_local)
         try:
-            return self._commit_parts(parts, hinted=True)
+            return self._commit_parts(parts, hinted=hinted)
         except HintFailed as error:
             _log.warning("read_ahead_failed", error=repr(error.__cause__))
             return self._commit_parts(parts, hinted=False)

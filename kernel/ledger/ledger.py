@@ -806,6 +806,11 @@ class Ledger:
         self.damage = DamageFound()
         """Damaged records that were met here; see `kernel/ledger/damage.py`."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether a question to the store costs no round trip."""
+        return self._late is None
+
     def watch(self, watch: HeadWatch) -> None:
         """Compare every transaction and every snapshot with the head that is known from now on."""
         self.watch_of_head = watch

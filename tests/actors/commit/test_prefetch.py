@@ -113,7 +113,8 @@ def unit(intent):
 async def test_the_operation_of_an_intent_asks_the_store_for_nothing_one_by_one(
     store, ledger, intent
 ):
-    [result] = await write(ledger, unit(intent))
+    # Alone it would be carried out without a hint.
+    result, _ = await write(ledger, unit(intent), unit(source("s-8")))
     assert isinstance(result, SubmissionResult)
     assert {name for name, _ in store.asked} - ONCE_A_BATCH == set()
 
