@@ -1,10 +1,12 @@
-"""Records grants and keys, each decided by an operation."""
+"""Records grants and keys, each decided by an operation, and denials."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.commit.decision_record import decide_in
 from actors.commit.unit_context import CommitContext
 from kernel.records.access.actions import Grant
+from kernel.records.access.denials import Denials, record_denials
 from kernel.records.access.records import (
     AccessDecision,
     create_key,
@@ -74,6 +76,17 @@ class RevokeKeyUnit:
     def run(self, context: CommitContext) -> tuple[str, ...]:
         """Return the ids that ended. Raises `AccessRefused`, `DecisionRefused`."""
         return revoke_key(context.transaction, self.key_id, self.decision, decide_in(context))
+
+
+@dataclass(frozen=True, slots=True)
+class DenialsUnit:
+    """Leave a receipt of what principals were denied."""
+
+    denials: Sequence[Denials]
+
+    def run(self, context: CommitContext) -> None:
+        """Write the receipts that are not on the record yet."""
+        record_denials(context.transaction, self.denials)
 
 
 @dataclass(frozen=True, slots=True)

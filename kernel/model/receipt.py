@@ -89,6 +89,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "access_withdrawn": _durable(own.AccessGranted),
         "access_key_created": _durable(own.AccessKeyCreated),
         "access_key_revoked": _durable(own.AccessKeyRevoked),
+        "access_denied": _durable(own.AccessDenied),
         "binding_routing_page": _durable(own.BindingRoutingPage),
         "tier_1_rollback": _durable(stated.Tier1Rollback),
         "tier_2_rollback": _durable(stated.Tier2Rollback),
@@ -178,6 +179,7 @@ _KINDS_SINCE_2 = frozenset(
         *("log_quarantine_lifted", "ledger_went_back", "ledger_head_accepted"),
         *("receipts_sealed", "run_records_anchored", "work_queue_registered"),
         *("access_granted", "access_withdrawn", "access_key_created", "access_key_revoked"),
+        "access_denied",
     }
 )
 

@@ -633,6 +633,17 @@ class AccessKeyRevoked(_AccessChanged):
     key_id: Ref
 
 
+class AccessDenied(ReceiptBody):
+    """How often a principal asked for what it had no right to, by action, since the last one."""
+
+    principal: Ref | None = None
+    """Who asked; absent where several are counted together."""
+
+    actions: dict[Ref, PositiveCount]
+    first_denied_at: Ref
+    last_denied_at: Ref
+
+
 class BindingRoutingPage(ReceiptBody):
     """The mark from which bindings and artifacts were routed on, and where it stood."""
 

@@ -22,6 +22,7 @@ from workers.api.errors import ApiError, respond
 from workers.api.middleware.answer_headers import ENDLESS
 from workers.client.typed.worker_proof import SCHEME, proof_of
 from workers.use_cases.access import CALLER, COOKIE, IS_CLOSED, AccessTable, Caller, caller_of
+from workers.use_cases.denial_recording import DenialRecording
 from workers.use_cases.principal_use import PrincipalLimited, PrincipalUse, PrincipalUses
 
 COOKIE_BYTES_MAX: Final = 8_192
@@ -53,6 +54,9 @@ class Door:
     has_webhook_secret: bool
     uses: PrincipalUses
     """What each principal uses; the fleet of workers, which shares one token, has no limits."""
+
+    denials: DenialRecording
+    """What puts on the record what principals were denied."""
 
     refused: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(REFUSED, 0)))
     """How many requests were refused for who asked, by the code."""
@@ -94,6 +98,7 @@ class Door:
         if not caller.may(action, parts):
             self._note_refusal(scope)
             self.refused["access_denied"] += 1
+            self.denials.note(caller.principal, action)
             roles = ", ".join(sorted(ACTIONS[action].roles))
             _log.info("access_denied", principal=caller.principal, action=action)
             message = f"{caller.principal} may not do this ({action}); it takes the role of {roles}"

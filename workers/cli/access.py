@@ -1,5 +1,6 @@
 """Runs `rotulus access`: who may do what, now or at a sequence of the record."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -41,6 +42,16 @@ def _print_access(document: Any) -> None:
     print_table(("principal", "role", "of"), grants)
     keys = [(each["principal"], each["key_id"], each["expires_at"]) for each in document["keys"]]
     print_table(("principal", "key", "expires"), keys)
+    denials = [
+        (each["principal"] or "several", _counts_of(each["actions"]), each["last_denied_at"])
+        for each in document["denials"]
+    ]
+    if denials:
+        print_table(("principal", "was denied", "last"), denials)
+
+
+def _counts_of(actions: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {action}" for action, count in actions.items())
 
 
 access.add_command(question_command(GetAccess, "list", _print_access, of_gateway))

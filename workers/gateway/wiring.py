@@ -104,6 +104,7 @@ from workers.publication.log_publishing import LogPublishing, publishing_of
 from workers.telemetry.http_metrics import Measured
 from workers.use_cases.access import AccessTable
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
+from workers.use_cases.denial_recording import DenialRecording
 from workers.use_cases.log_archiving import retention_policy
 from workers.use_cases.principal_use import PrincipalUses
 from workers.use_cases.rollbacks import confirmations_of
@@ -200,6 +201,8 @@ def build_gateway(
 
     async def leave() -> None:
         await writes.refusals.record()
+        if services.door is not None:
+            await services.door.denials.record()
         await sharing.leave()
         await publication.receipts.seal_outcomes()
         await publication.runs.stop()
@@ -447,7 +450,7 @@ def _services(
         outcomes=OutcomeWatch(ledger),
         admission=Admission(settings.requests_max),
         worker_token=_secret(settings.worker_token),
-        door=_door(settings, ledger),
+        door=_door(settings, ledger, writes.write),
         webhook_secret=_secret(settings.webhook_secret),
         sealing=sharing.sealing,
         publishing=publishing,
@@ -455,7 +458,7 @@ def _services(
     )
 
 
-def _door(settings: Settings, ledger: Ledger) -> Door | None:
+def _door(settings: Settings, ledger: Ledger, write: Write) -> Door | None:
     if not settings.takes_keys:
         return None
     table = AccessTable(ledger)
@@ -464,6 +467,7 @@ def _door(settings: Settings, ledger: Ledger) -> Door | None:
         _secret(settings.worker_token),
         settings.webhook_secret is not None,
         PrincipalUses(limits_of_principals(settings.principal_limits), time.monotonic),
+        DenialRecording(write, ledger.host.now_us),
     )
 
 
@@ -491,7 +495,7 @@ def _doors(
     if services.door is not None:
         table = services.door.table
         followers.add(table.notify, lambda recorded: recorded.access, of=())
-        loops.append(GatewayLoop(table.run))
+        loops += [GatewayLoop(table.run), GatewayLoop(services.door.denials.run)]
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
     metrics = GatewayMetrics(
         measures, services, writes.committer, sharing.runtime, settings, traces.spans

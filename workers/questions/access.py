@@ -6,10 +6,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from kernel.ledger.ledger import LedgerView
+from kernel.records.access.denials import DENIED
 from kernel.records.access.records import access_at, access_record
 from kernel.values.host import iso_time
 from workers.questions.fields import Sequence
 from workers.questions.question import Question
+
+DENIALS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,25 @@ class KeyOfAccess:
 
 
 @dataclass(frozen=True, slots=True)
+class DeniedAccess:
+    """What a principal asked for and had no right to, between two times; several where null."""
+
+    principal: str | None
+    actions: dict[str, int]
+    """How often, by action."""
+
+    first_denied_at: str
+    last_denied_at: str
+
+
+@dataclass(frozen=True, slots=True)
 class AccessDocument:
-    """The grants and the keys that stood."""
+    """The grants and the keys that stood; now, the newest denials too."""
 
     ec_sequence_number: str
     grants: tuple[GrantOfAccess, ...]
     keys: tuple[KeyOfAccess, ...]
+    denials: tuple[DeniedAccess, ...] = ()
 
 
 class GetAccess(Question):
@@ -54,8 +70,10 @@ class GetAccess(Question):
 
     def answer(self, view: LedgerView) -> AccessDocument:
         """Return what stood."""
+        denials: tuple[DeniedAccess, ...] = ()
         if self.to_sequence is None:
             sequence, record = view.head().ec_sequence_number, access_record(view)
+            denials = _newest_denials(view)
         else:
             sequence, record = self.to_sequence, access_at(view, self.to_sequence)
         return AccessDocument(
@@ -71,8 +89,21 @@ class GetAccess(Question):
                 )
                 for key in record.keys
             ),
+            denials,
         )
 
     def summary(self, document: dict[str, list[object]]) -> str:
         """Return how much stood."""
         return f"{len(document['grants'])} grants and {len(document['keys'])} keys"
+
+
+def _newest_denials(view: LedgerView) -> tuple[DeniedAccess, ...]:
+    return tuple(
+        DeniedAccess(
+            receipt.get("principal"),
+            receipt["actions"],
+            receipt["first_denied_at"],
+            receipt["last_denied_at"],
+        )
+        for receipt in view.receipts_of_kind(DENIED, limit=DENIALS_MAX)
+    )

@@ -41,7 +41,7 @@ from workers.api.app import build_app
 from workers.api.application import Application
 from workers.api.middleware.admission import Admission
 from workers.api.outcome_watch import OutcomeWatch
-from workers.api.services import Services
+from workers.api.services import Services, Write
 from workers.client.typed.gateway import GatewayClient
 from workers.client.typed.worker_proof import WorkerProof
 from workers.dashboard.error_pages import ErrorPages
@@ -53,6 +53,7 @@ from workers.gateway.page_source import LivePages
 from workers.gateway.wiring import replaying, reporting, writing
 from workers.publication.log_publishing import LogPublishing
 from workers.use_cases.access import AccessTable
+from workers.use_cases.denial_recording import DenialRecording
 from workers.use_cases.principal_use import PrincipalUses
 from workers.views.surroundings import FleetServices, WorkServices
 
@@ -190,7 +191,7 @@ async def running_door(
         confirmations=CONFIRMATIONS,
         replay=replaying(write, models),
         worker_token=token,
-        door=_access_door(ledger, token, uses) if takes_keys else None,
+        door=_access_door(ledger, token, uses, write) if takes_keys else None,
         fleet=FleetServices(held_shards),
         publishing=None if publishing is None else publishing(ledger),
     )
@@ -209,10 +210,14 @@ async def running_door(
     await redis.aclose()
 
 
-def _access_door(ledger: Ledger, token: str | None, uses: PrincipalUses | None) -> AccessDoor:
+def _access_door(
+    ledger: Ledger, token: str | None, uses: PrincipalUses | None, write: Write
+) -> AccessDoor:
     if uses is None:
         uses = PrincipalUses(PrincipalLimits(), time.monotonic)
-    return AccessDoor(AccessTable(ledger), token, False, uses)
+    return AccessDoor(
+        AccessTable(ledger), token, False, uses, DenialRecording(write, ledger.host.now_us)
+    )
 
 
 async def check_numbers(response: httpx.Response) -> None:

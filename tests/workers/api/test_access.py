@@ -3,19 +3,23 @@
 import os
 import re
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
 import anyio
 import pytest
 from fastapi.routing import APIRoute
 
+from actors.commit.access_units import DenialsUnit
 from kernel.records.access.actions import ROLES, Grant
 from kernel.records.access.keys import AccessKey, new_key
 from kernel.records.access.records import AccessDecision
+from kernel.values.errors import LedgerUnavailable
 from tests.kernel.build import HOUR_US, FakeHost
 from tests.workers.api.door import TOKEN, URL, Door, error_of, http_client, running_door
 from workers.client.typed.worker_proof import proof_of
-from workers.use_cases import access
+from workers.use_cases import access, denial_recording
 from workers.use_cases.access import COOKIE, AccessChanges
+from workers.use_cases.denial_recording import DenialRecording
 
 pytestmark = pytest.mark.anyio
 
@@ -395,3 +399,58 @@ def code_of(response: object) -> str:
         return str(response.json()["error"]["code"])  # type: ignore[attr-defined]
     except (ValueError, KeyError, TypeError):
         return ""
+
+
+async def test_a_denial_is_on_the_record_once_a_minute_and_a_strangers_is_not(
+    closed: Door, monkeypatch: pytest.MonkeyPatch
+):
+    slept = anyio.Event()
+
+    async def sleep(_: float) -> None:
+        slept.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(denial_recording, "anyio", SimpleNamespace(sleep=sleep))
+    assert closed.services.door is not None
+    denials = closed.services.door.denials
+    key = bearer(await key_of(closed, "service:s", ("producer", "*")))
+    auditor = bearer(await key_of(closed, "person:ada", ("auditor", "*")))
+    before = closed.ledger.read(lambda view: view.head().receipt_sequence)
+    for _ in range(50):
+        error_of(await closed.http.get("/v1/log"), 401, "unauthenticated")
+    await denials.record()
+    assert closed.ledger.read(lambda view: view.head().receipt_sequence) == before
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(denials.run)
+        error_of(await closed.http.get("/v1/log", headers=key), 403, "access_denied")
+        with anyio.fail_after(20):
+            await slept.wait()
+        for _ in range(30):
+            error_of(await closed.http.get("/v1/log", headers=key), 403, "access_denied")
+        await anyio.lowlevel.checkpoint()
+        assert closed.ledger.read(lambda view: view.head().receipt_sequence) == before + 1
+        tasks.cancel_scope.cancel()
+    await denials.record()  # as a gateway does before it ends
+    listed = (await closed.http.get("/v1/access", headers=auditor)).json()["denials"]
+    assert [(each["principal"], each["actions"]) for each in listed] == [
+        ("service:s", {"read.records": 30}),
+        ("service:s", {"read.records": 1}),
+    ]
+    assert closed.services.door.refused == {"unauthenticated": 50, "access_denied": 31}
+
+
+async def test_what_could_not_be_recorded_is_counted_on():
+    fails, written = [True], []
+
+    async def write(unit: DenialsUnit) -> None:
+        if fails:
+            fails.pop()
+            raise LedgerUnavailable("the ledger is away")
+        written.extend(unit.denials)
+
+    denials = DenialRecording(write, lambda: 1)
+    denials.note("service:s", "read.audit")
+    await denials.record()
+    denials.note("service:s", "read.audit")
+    await denials.record()
+    assert [each.actions for each in written] == [{"read.audit": 2}]

@@ -19,13 +19,16 @@ from workers.gateway import access
 from workers.gateway.access import OWNER_KEY, begin_access
 from workers.gateway.wiring import writing_alone
 from workers.use_cases.access import DAY_US, AccessChanges, AccessTable
+from workers.use_cases.denial_recording import DenialRecording
 from workers.use_cases.principal_use import PrincipalUses
 
 pytestmark = pytest.mark.anyio
 
 
 def door_of(table: AccessTable) -> Door:
-    return Door(table, None, False, PrincipalUses(PrincipalLimits(), time.monotonic))
+    ledger = memory_ledger()
+    denials = DenialRecording(writing_alone(ledger, Kernel()), ledger.host.now_us)
+    return Door(table, None, False, PrincipalUses(PrincipalLimits(), time.monotonic), denials)
 
 
 async def test_the_first_start_makes_an_owners_key_once_for_a_year_and_shows_it_nowhere(
