@@ -276,6 +276,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "witnesses_not_in_time": ErrorCode(None, "service", is_retryable=True, may_be_taken=True),
         "witness_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "output_unusable": ErrorCode(None, "request"),
+        "page_unknown": ErrorCode(None, "request"),
         "time_stamp_invalid": ErrorCode(None, "request"),
         "time_stamp_unavailable": ErrorCode(None, "service", is_retryable=True),
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),

@@ -148,6 +148,12 @@ def test_a_command_that_is_named_anywhere_is_there_with_its_options():
         assert {word for word in words if word.startswith("--")} - {"--"} <= options, command
 
 
+@carries_out("docs --list")
+def test_a_page_that_is_not_there_is_looked_for():
+    said = rotulus("docs", "--print", "nothing").stderr
+    assert "deploy/runbook" in carry_out(said, "docs --list").stdout
+
+
 # The folder in which commands run
 
 
