@@ -4,6 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0047"
+programs_from = "0047"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
