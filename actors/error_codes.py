@@ -345,6 +345,9 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         # What a client says itself, and a command before there is a service.
         "gateway_unreachable": ErrorCode(None, "service", is_retryable=True, may_be_taken=True),
         "gateway_failed": ErrorCode(None, "service", may_be_taken=True),
+        "gateway_untrusted": ErrorCode(None, "caller"),
+        "ca_file_unusable": ErrorCode(None, "caller"),
+        "tls_unusable": ErrorCode(None, "caller"),
         "job_result_invalid": ErrorCode(None, "request", may_be_taken=True),
         "settings_invalid": ErrorCode(None, "caller"),
         "secret_unreadable": ErrorCode(None, "caller"),
