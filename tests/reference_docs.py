@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-import workers.client
+import workers.client as client_package
 from tests import openapi_doc
 from workers.cli.main import SECTIONS, main
 
@@ -86,8 +86,8 @@ def client_text() -> str:
     """Return the page of the client, made from its public classes."""
     lines = ["# The Python client\n", _WRITTEN]
     lines += ["[Its tour](../../workers/client/README.md) has examples of all.\n"]
-    for name in workers.client.__all__:
-        lines += _class(getattr(workers.client, name))
+    for name in client_package.__all__:
+        lines += _class(getattr(client_package, name))
     return "\n".join(lines)
 
 
@@ -96,7 +96,7 @@ def _class(shown: type[Any]) -> Iterator[str]:
     yield _paragraphs(inspect.getdoc(shown) or "")
     names, rows = set[str](), list[str]()
     for each in shown.__mro__:
-        if not each.__module__.startswith(workers.client.__name__):
+        if not each.__module__.startswith(client_package.__name__):
             continue
         [tree] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
         assert isinstance(tree, ast.ClassDef)
