@@ -290,10 +290,11 @@ def first_sequence_from(view: LedgerView, time_us: int) -> int:
     while low < high:
         middle = (low + high) // 2
         row = view.tables.get(schema.kernel_event_log, middle)
-        if row is None:
+        if row is None and not view.has_gaps:
             raise LedgerCorrupt(f"row {middle} of the log is missing")
-        if row["committed_at"] < committed_at:
-            low = middle + 1
+        following = [row] if row is not None else view.log_rows(after=middle, limit=1)
+        if following and following[0]["committed_at"] < committed_at:
+            low = following[0]["ec_sequence_number"] + 1
         else:
             high = middle
     return low

@@ -158,6 +158,9 @@ ASKED_BY_EACH = (_POLICY_IN_FORCE, _ANY_OVERLAY, _UNDER_WAY)
 class LedgerView:
     """Reading, at one point of the record."""
 
+    has_gaps = False
+    """Whether rows of the log may be left out, because whoever reads may not read them."""
+
     def __init__(self, tables: TablesView, archive: Archive | None = None) -> None:
         self.tables = tables
         self.archive = archive or NO_ARCHIVE
@@ -514,6 +517,10 @@ class LedgerView:
         """Return which of these requests were never recorded, or are on the record no longer."""
         rows = self.tables.scan(TableQuery(schema.outbox, any_of=("request_id", request_ids)))
         return set(request_ids) - {row["request_id"] for row in rows}
+
+    def count_requests(self) -> int:
+        """Return how many requests were ever recorded."""
+        return self.head().request_sequence
 
     def count_open_requests(self, queue: str | None = None) -> int:
         """Return how many requests of a queue, or of all, have no outcome."""

@@ -43,14 +43,8 @@ from kernel.ledger.store.storage import (
 )
 from kernel.model.bindings.lifecycle import RECORDED_STEPS
 
-SCHEMA_VERSION = 47
+SCHEMA_VERSION = 48
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
-
-PROGRAMS_FROM = 47
-"""The oldest program that works on these tables: the `programs_from` of the newest revision."""
-
-TABLES_FROM = 47
-"""The oldest tables on which this program works: below its own where its step only takes away."""
 
 NAME_MAX = 512
 """Characters of a name by which records of the same entity are looked up."""
@@ -902,6 +896,8 @@ access_grants = Table(
     Column("principal", String, nullable=False),
     Column("role", String, nullable=False),
     Column("scope", String, nullable=False),
+    # Up to which visibility class its holder reads.
+    Column("clearance", String, nullable=False),
     Column("granted_at_us", Integer, nullable=False),
 )
 

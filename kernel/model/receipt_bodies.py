@@ -611,6 +611,7 @@ class AccessGranted(_AccessChanged):
     principal: Ref
     role: Ref
     scope: Ref
+    clearance: Ref
 
 
 class AccessKeyCreated(_AccessChanged):

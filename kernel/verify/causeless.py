@@ -14,12 +14,13 @@ from contextlib import AbstractContextManager
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.outbox import DEAD_LETTER, SETTLED, end_request
-from kernel.records.access.actions import Grant
 from kernel.records.access.records import (
     ACCESS_WRITES,
+    GRANTED,
     KEY_CREATED,
     KEY_REVOKED,
     WITHDRAWN,
+    grant_in,
     grant_key,
 )
 from kernel.retention.log_archival import SEGMENT_WRITES
@@ -163,8 +164,10 @@ class Causeless:
             table, key = schema.access_keys, document["key_id"]
         else:
             table = schema.access_grants
-            key = grant_key(Grant(document["principal"], document["role"], document["scope"]))
-        stood = transaction.tables.get(table, key) is not None
+            key = grant_key(grant_in(document))
+        row = transaction.tables.get(table, key)
+        # A grant with another clearance takes the place of the one that stood.
+        stood = row is not None and (kind != GRANTED or grant_in(row) == grant_in(document))
         if stood != (kind in (WITHDRAWN, KEY_REVOKED)):
             self._differs(place, f"{printable(key)} {'stood' if stood else 'did not stand'} then")
         rules.receipt_writes[kind](transaction, document)

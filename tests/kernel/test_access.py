@@ -17,6 +17,7 @@ from kernel.records.access.actions import (
     PUBLIC,
     ROLES,
     Grant,
+    clearance_for,
     is_allowed,
 )
 from kernel.records.access.errors import AccessRefused
@@ -29,14 +30,15 @@ from kernel.records.access.records import (
     access_record,
     create_key,
     grant,
+    grants_of,
     revoke_key,
     withdraw,
 )
 from tests.kernel.build import findings, memory_ledger, receipts_of_kind
 from tests.kernel.deciding import deciding
 
-ADA = Grant("person:ada", "reviewer")
-OWNER = Grant("person:eve", "owner")
+ADA = Grant("person:ada", "reviewer", "*", "sealed")
+OWNER = Grant("person:eve", "owner", "*", "everything")
 BY_EVE = AccessDecision("person:eve", "the team has grown")
 FAR_US = 1 << 60
 
@@ -74,6 +76,7 @@ def test_a_grant_says_who_decided_it_and_why_and_stands_until_it_is_withdrawn():
         (Grant("person:ada", "producer", "resize"), "access_scope_invalid"),
         (Grant("person:ada", "producer", "queue:"), "access_scope_invalid"),
         (Grant("person:ada", "producer", "queue:a\nb"), "access_scope_invalid"),
+        (Grant("person:ada", "producer", "*", "secret"), "access_clearance_unknown"),
     ],
 )
 def test_what_is_no_grant_is_refused_and_nothing_is_recorded(granted, code):
@@ -82,6 +85,28 @@ def test_what_is_no_grant_is_refused_and_nothing_is_recorded(granted, code):
         change(ledger, grant, granted)
     assert refused.value.code == code
     assert ledger.read(lambda view: view.head().ec_sequence_number) == 0
+
+
+def test_another_clearance_takes_the_place_of_the_one_that_stood():
+    ledger = memory_ledger()
+    change(ledger, grant, Grant("person:ada", "reviewer"))
+    assert [each.clearance for each in ledger.read(grants_of)] == ["work_product_internal"]
+    first = ledger.read(lambda view: view.head().ec_sequence_number)
+    assert change(ledger, grant, ADA) is True
+    assert change(ledger, grant, ADA) is False
+    assert ledger.read(grants_of) == (ADA,)
+    then = ledger.read(lambda view: access_at(view, first))
+    assert [each.clearance for each in then.grants] == ["work_product_internal"]
+    assert findings(ledger) == ()
+
+
+def test_what_is_read_by_an_action_is_as_wide_as_the_widest_grant_that_allows_it():
+    grants = [Grant("person:a", "reviewer"), Grant("person:a", "producer", "queue:q", "sealed")]
+    assert clearance_for(grants, "read.records", {}) == "work_product_internal"
+    assert clearance_for(grants, "read.requests", {"queue": "q"}) == "sealed"
+    assert clearance_for(grants, "read.requests", {"queue": "other"}) == "work_product_internal"
+    assert clearance_for(grants, "read.access", {}) == "public_open"
+    assert clearance_for([OWNER], "read.access", {}) == "everything"
 
 
 def test_the_last_owner_stays():
@@ -191,6 +216,12 @@ DAMAGE = {
             schema.access_grants, ("person:ada|reviewer|*",), {"role": "owner"}
         ),
     ),
+    "a clearance raised": (
+        "access_grants",
+        lambda tables: tables.update(
+            schema.access_grants, ("person:ada|reviewer|*",), {"clearance": "everything"}
+        ),
+    ),
     "a grant put there": (
         "access_grants",
         lambda tables: tables.insert(
@@ -200,6 +231,7 @@ DAMAGE = {
                 "principal": "person:m",
                 "role": "owner",
                 "scope": "*",
+                "clearance": "everything",
                 "granted_at_us": 1,
             },
         ),

@@ -21,7 +21,15 @@ from kernel.records.access.actions import ACTIONS, EVERYTHING, PUBLIC, Grant
 from workers.api.errors import ApiError, respond
 from workers.api.middleware.answer_headers import ENDLESS
 from workers.client.typed.worker_proof import SCHEME, proof_of
-from workers.use_cases.access import CALLER, COOKIE, IS_CLOSED, AccessTable, Caller, caller_of
+from workers.use_cases.access import (
+    CALLER,
+    COOKIE,
+    IS_CLOSED,
+    READER,
+    AccessTable,
+    Caller,
+    caller_of,
+)
 from workers.use_cases.denial_recording import DenialRecording
 from workers.use_cases.principal_use import PrincipalLimited, PrincipalUse, PrincipalUses
 
@@ -103,7 +111,7 @@ class Door:
             _log.info("access_denied", principal=caller.principal, action=action)
             message = f"{caller.principal} may not do this ({action}); it takes the role of {roles}"
             return respond("access_denied", message, {"action": action})
-        scope[CALLER] = caller
+        scope[CALLER], scope[READER] = caller, caller.reader(action, parts)
         return receive
 
     def _note_refusal(self, scope: Scope) -> None:

@@ -16,13 +16,13 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kernel.records.access.actions import ACTIONS
-from workers.api.errors import answer_of, not_allowed, not_found
+from workers.api.errors import answer_of, not_allowed, not_found, respond
 from workers.api.json_answers import json_answer
 from workers.api.json_routes import JsonRoute
 from workers.api.middleware.answer_headers import ENDLESS
 from workers.api.request_reader import Parts, RequestReader
 from workers.api.services import Services
-from workers.use_cases.access import ACTION
+from workers.use_cases.access import ACTION, reader_of
 
 _NAMED: Final = re.compile(r"\(\?P<\w+>")
 
@@ -33,6 +33,8 @@ class BoundRoute:
     def __init__(self, route: APIRoute) -> None:
         self.route = route
         self.action = action_of(route)
+        # A session that is active answers from memory, not from what may be read of the record.
+        self._reads_session = self.action.startswith("read.") and "{session_id" in route.path
         self._reader = route.reader() if isinstance(route, JsonRoute) else RequestReader(route)
 
     async def response(
@@ -40,6 +42,9 @@ class BoundRoute:
     ) -> Response:
         """Return the response of the endpoint, or that of the error that it raises."""
         try:
+            if self._reads_session and await services.hides_session(parts["session_id"]):
+                details = {"session_id": parts["session_id"]}
+                return respond("SESSION_NOT_FOUND", "no such session", details)
             arguments = await self._reader.arguments(scope, receive, parts, services)
             answer = await self.route.endpoint(**arguments)
         except Exception as error:
@@ -137,8 +142,9 @@ class Application:
                 if isinstance(admitted, Response):
                     await admitted(scope, receive, send)
                     return
+                readable = self.services.for_reader(reader_of(scope))
                 with door.holding(scope):
-                    response = await bound.response(scope, admitted, parts, self.services)
+                    response = await bound.response(scope, admitted, parts, readable)
                     await door.call(response, scope, admitted, send)
                 return
             response = await bound.response(scope, receive, parts, self.services)

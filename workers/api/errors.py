@@ -20,6 +20,7 @@ from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.past_rows import StateAsOfUnknown
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.records.access.errors import AccessRefused
+from kernel.records.access.readable_view import NotCleared
 from kernel.records.head_acceptance import HeadNotAccepted
 from kernel.records.legal_holds import ErasureRefused
 from kernel.records.quarantine_lifts import QuarantineRefused
@@ -101,6 +102,7 @@ _CODED = (
     ManifestUnknown,
     QuestionRefused,
     StateAsOfUnknown,
+    NotCleared,
 )
 
 

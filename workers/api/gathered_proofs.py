@@ -11,13 +11,13 @@ from itertools import islice
 
 import anyio
 
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.errors import KernelError
 from workers.views.log_proofs import InclusionDocument, inclusions
 
 Proofs = list[InclusionDocument]
-Read = Callable[[Callable[[LedgerView], None]], Awaitable[None]]
+Read = Callable[[Callable[[ReadableView], None]], Awaitable[None]]
 """Runs a question on a snapshot, off the event loop."""
 
 
@@ -31,7 +31,7 @@ class _Wanted:
     is_answered: bool = False
 
 
-def _is_sound(view: LedgerView, wanted: _Wanted) -> bool:
+def _is_sound(view: ReadableView, wanted: _Wanted) -> bool:
     """Tell whether none of the rows is quarantined; else the request alone fails for it."""
     try:
         for sequence in wanted.sequences:
@@ -72,7 +72,7 @@ class GatheredProofs:
         """Read the proofs of all that wait by now."""
         gathered = [each for each in self._waiting if not each.is_answered]
 
-        def answer(view: LedgerView) -> None:
+        def answer(view: ReadableView) -> None:
             sound = [each for each in gathered if _is_sound(view, each)]
             every = [sequence for each in sound for sequence in each.sequences]
             proofs = iter(inclusions(view, every))

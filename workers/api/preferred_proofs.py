@@ -11,8 +11,8 @@ from typing import Any
 from fastapi import Request
 
 from kernel.audit.proofs import elimination
-from kernel.ledger.ledger import LedgerView
 from kernel.proof.verification import ProofInvalid
+from kernel.records.access.readable_view import OF_EVERYTHING, ReadableView
 from workers.api.middleware.admission import place_given_back
 from workers.api.operation_results import EnvelopeDocument, ResultDocument, ResultsDocument
 from workers.api.preferences import NONE, Preferences, preferences_of
@@ -63,10 +63,12 @@ async def add_proofs(
     if not recorded:
         return
     sequences = [sequence for _, sequence in recorded]
+    # Of what the caller has written itself, and together with what others have.
+    whole = services.for_reader(OF_EVERYTHING)
     proofs = (
-        await services.proofs.of(sequences, services.read)
+        await whole.proofs.of(sequences, whole.read)
         if size is None
-        else await services.read(lambda view: inclusions(view, sequences, size))
+        else await whole.read(lambda view: inclusions(view, sequences, size))
     )
     for (result, _), proof in zip(recorded, proofs, strict=True):
         result["inclusion_proof"] = proof
@@ -78,7 +80,7 @@ async def add_preferred_of_elimination(
     """Add to the answer of an elimination what is preferred to be known of its tombstone."""
     event_id = answer["audit_event_id"]
 
-    def sequence(view: LedgerView) -> int:
+    def sequence(view: ReadableView) -> int:
         return int(elimination(view, event_id).row["ec_sequence_number"])
 
     # What was eliminated stays so, whether or not its anchor can still be shown.

@@ -1,7 +1,8 @@
 """Gathers the services that routes get: sessions, ledger, queues, the next commit."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import anyio.to_thread
@@ -13,6 +14,14 @@ from actors.sessions.runtime import Sessions
 from actors.synthesis.synthesis import Synthesis
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
+from kernel.records.access.readable_view import (
+    OF_EVERYTHING,
+    ReadableView,
+    RecordReader,
+    expect_readable,
+    read_as,
+    readable_view,
+)
 from kernel.rollback.confirmation import Confirmations
 from kernel.verify.checked_reading import checking_view
 from workers.api.access import Door
@@ -86,15 +95,50 @@ class Services:
     webhook_secret: str | None = None
     """What signs the events of others; None where they need no signature."""
 
-    async def read(self, question: Callable[[LedgerView], T]) -> T:
+    reader: RecordReader = OF_EVERYTHING
+    """Who reads: the gateway itself, or whoever makes a request where access takes keys."""
+
+    def for_reader(self, reader: RecordReader) -> "Services":
+        """Return the services by which somebody reads what they may."""
+        if reader == self.reader:
+            return self
+        # What was remembered for others may be what this reader must not be told.
+        attention = self.attention if reader.reads_everything else RecordLook()
+        return replace(self, reader=reader, attention=attention)
+
+    async def expect_readable(self, answer: Any) -> None:
+        """Refuse an answer that was not made by `read`, and names what the reader may not know.
+
+        Raises:
+            NotCleared: it does.
+        """
+        if not self.reader.reads_everything:
+            check = partial(expect_readable, reader=self.reader, answer=answer)
+            await anyio.to_thread.run_sync(self.ledger.read, check)
+
+    async def hides_session(self, session_id: str) -> bool:
+        """Tell whether a session is there, and nothing that the reader may know of."""
+        if self.reader.reads_everything:
+            return False
+
+        def look(view: LedgerView) -> bool:
+            there = view.belief_session(session_id) is not None
+            return there and readable_view(view, self.reader).belief_session(session_id) is None
+
+        return await anyio.to_thread.run_sync(self.ledger.read, look)
+
+    async def read(self, question: Callable[[ReadableView], T]) -> T:
         """Answer a question from a snapshot of the ledger, off the event loop.
+
+        What the reader may not read is not there.
 
         Raises:
             RowDamaged: a row that it reads is not what it says of itself.
         """
 
         def ask_view(view: LedgerView) -> tuple[T, bool]:
-            return question(checking_view(view)), view.archive.reads > 0
+            answer = read_as(checking_view(view), self.reader, question)
+            return answer, view.archive.reads > 0
 
         answer, was_archive_read = await anyio.to_thread.run_sync(self.ledger.read, ask_view)
         if was_archive_read:

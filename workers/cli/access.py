@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from kernel.records.access.actions import EVERYTHING, ROLES
+from kernel.records.access.clearance import CLEARANCES
 from workers.cli.common import (
     SEQUENCE,
     as_json,
@@ -29,6 +30,11 @@ SCOPE = click.option(
     show_default=True,
     help="Of what: * for everything, queue:NAME or session:ID.",
 )
+CLEARANCE = click.option(
+    "--clearance",
+    type=click.Choice(CLEARANCES),
+    help="Up to which visibility class its holder reads; by default that of the role.",
+)
 reason = click.option("--reason", default="", help="Why; it is put on the record.")
 
 
@@ -38,8 +44,9 @@ def access() -> None:
 
 
 def _print_access(document: Any) -> None:
-    grants = [(each["principal"], each["role"], each["scope"]) for each in document["grants"]]
-    print_table(("principal", "role", "of"), grants)
+    names = ("principal", "role", "scope", "clearance")
+    grants = [tuple(each[name] for name in names) for each in document["grants"]]
+    print_table(("principal", "role", "of", "reads up to"), grants)
     keys = [(each["principal"], each["key_id"], each["expires_at"]) for each in document["keys"]]
     print_table(("principal", "key", "expires"), keys)
     denials = [
@@ -79,7 +86,8 @@ def caller(settings: Settings, *, as_json: bool) -> None:
         echo("access is open: whoever reaches the gateway may do everything")
     else:
         echo(answer["principal"] or "nobody: no key that stands was shown")
-        print_table(("role", "of"), [(each["role"], each["scope"]) for each in answer["roles"]])
+        rows = [(each["role"], each["scope"], each["clearance"]) for each in answer["roles"]]
+        print_table(("role", "of", "reads up to"), rows)
 
 
 def _change_command(name: str, path: str, text: str) -> click.Command:
@@ -89,14 +97,12 @@ def _change_command(name: str, path: str, text: str) -> click.Command:
     @click.argument("principal")
     @click.argument("role", type=click.Choice(ROLES))
     @SCOPE
+    @CLEARANCE
     @reason
     @as_json
     @pass_settings
-    def change(
-        settings: Settings, principal: str, role: str, scope: str, reason: str, *, as_json: bool
-    ) -> None:
-        body = {"principal": principal, "role": role, "scope": scope, "reason": reason}
-        answer = ask_gateway(gateway_url(settings), f"/v1/access/{path}", body)
+    def change(settings: Settings, /, *, as_json: bool, **stated: str | None) -> None:
+        answer = ask_gateway(gateway_url(settings), f"/v1/access/{path}", stated)
         print_document(answer, as_json=as_json)
 
     return change

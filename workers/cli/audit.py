@@ -14,9 +14,9 @@ from kernel.audit.manifests import (
     manifests_of,
     replay_differences,
 )
-from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
 from kernel.model.replay import AuditReplayStrategy
+from kernel.records.access.readable_view import ReadableView
 from kernel.replay.judgement import replay_all, replay_one
 from kernel.values.model_registry import ActiveModels
 from kernel.verify.undoings import undoings_that_differ
@@ -109,7 +109,7 @@ def _amount(cost: float | None) -> str:
 def _sum_pages() -> Iterator[Ask]:
     """Answer with the sums of all pages."""
 
-    def pages(view: LedgerView, question: Any) -> Iterator[CostTotals]:
+    def pages(view: ReadableView, question: Any) -> Iterator[CostTotals]:
         following: int | None = question.after
         while following is not None:
             page = question.page(view, following)
@@ -315,7 +315,7 @@ def manifest(
     names, and compared byte for byte; ends with 1 where one comes out otherwise.
     """
 
-    def read(view: LedgerView) -> tuple[ManifestPage, dict[int, list[str]]]:
+    def read(view: ReadableView) -> tuple[ManifestPage, dict[int, list[str]]]:
         if cycle is None:
             page = manifests_of(view, source_event_id, after=after, limit=limit)
         else:

@@ -19,6 +19,7 @@ from kernel.proof.signing_keys import (
     public_verifier,
 )
 from kernel.proof.verification import ProofInvalid
+from kernel.records.access.readable_view import OF_EVERYTHING, readable_view
 from workers.cli.checkpoint_stamp import PEM_BYTES_MAX, stamp, verify_stamp
 from workers.cli.checkpoint_verify import policy_of, verify
 from workers.cli.common import (
@@ -115,7 +116,7 @@ def publish_to(
             while True:
                 published = await publisher.publish()
                 document = _document(published.checkpoint.stated)
-                document |= read(what_waits)
+                document |= read(lambda view: what_waits(readable_view(view, OF_EVERYTHING)))
                 print_document(document, as_json=as_json)
                 if every is None:
                     return

@@ -6,11 +6,11 @@ from urllib.parse import quote
 import click
 
 from kernel.records.access.records import KEY_DAYS_MAX
-from workers.cli.access import ROLE, SCOPE, reason
+from workers.cli.access import CLEARANCE, ROLE, SCOPE, reason
 from workers.cli.common import as_json, gateway_url, pass_settings, print_document
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.question_commands import Columns, as_rows, of_gateway, question_command
-from workers.environment.output import echo, say
+from workers.environment.output import echo
 from workers.environment.settings import Settings
 from workers.questions.access import GetAccess
 
@@ -43,6 +43,7 @@ keys.add_command(question_command(GetAccess, "list", as_rows("keys", _KEYS), of_
 @click.argument("principal")
 @ROLE
 @SCOPE
+@CLEARANCE
 @days
 @reason
 @as_json
@@ -52,13 +53,14 @@ def create(
     principal: str,
     roles: tuple[str, ...],
     scope: str,
+    clearance: str | None,
     days: int,
     reason: str,
     *,
     as_json: bool,
 ) -> None:
     """Make a key of PRINCIPAL, such as person:ada or service:ci, and print it this once."""
-    granted = [{"role": role, "scope": scope} for role in roles]
+    granted = [{"role": role, "scope": scope, "clearance": clearance} for role in roles]
     body = {"principal": principal, "roles": granted, "days": days, "reason": reason}
     _print_key(ask_gateway(gateway_url(settings), "/v1/access/keys", body), as_json=as_json)
 
@@ -92,6 +94,5 @@ def _print_key(made: Any, *, as_json: bool) -> None:
     if as_json:
         print_document(made, as_json=True)
         return
-    # Standard output has the key alone, so that a file of it is a key file.
-    say(f"{made['principal']}, until {made['expires_at']}; nobody is shown the key again:")
+    echo(f"{made['principal']}, until {made['expires_at']}; nobody is shown the key again:")
     echo(made["key"])

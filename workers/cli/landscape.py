@@ -13,8 +13,8 @@ from kernel.landscape.open_lineage import open_lineage_events
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.prov_json import prov_document
 from kernel.landscape.runtime.views import run_view
-from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import DAYS_MAX
+from kernel.records.access.readable_view import ReadableView
 from workers.cli.common import (
     as_json,
     command_error,
@@ -44,7 +44,7 @@ _REPORTS: dict[str, type[Question]] = {
     "summary": GetRunSummary,
     **{report.report: report for report in REPORTS},
 }
-_FORMATS: dict[str, Callable[[LedgerView, str], Iterator[bytes]]] = {
+_FORMATS: dict[str, Callable[[ReadableView, str], Iterator[bytes]]] = {
     "openlineage": lambda view, run_id: open_lineage_events(
         view, run_id, producer=f"urn:rotulus:{version('rotulus')}"
     ),
@@ -120,7 +120,7 @@ def export(run_id: str, shape: str, key_file: Path | None, folder: Path | None) 
         return
     key = None if key_file is None else key_file.read_bytes()
 
-    def write(view: LedgerView) -> None:
+    def write(view: ReadableView) -> None:
         pieces = _FORMATS[shape](run_view(view, run_id), run_id) if shape in _FORMATS else None
         size = 0
         with Progress("export") as progress:

@@ -3,6 +3,7 @@
 import click
 
 from workers.cli.common import clean_errors, gateway_url, read_settings, run
+from workers.client.access_key import key_in
 from workers.environment.ledger_access import ledger_place
 from workers.environment.listening import listen
 from workers.environment.output import announce
@@ -25,11 +26,16 @@ def mcp(port: int, *, http: bool, allow_writes: bool) -> None:
 
     The server speaks over standard input and output until they are closed; with --http until
     Ctrl-C. The ledger is opened to read alone. Depths of queues and workers are asked of the
-    gateway.
+    gateway. With ROTULUS_ACCESS=keys a tool answers what the key allows: that of ROTULUS_KEY, with
+    --http the Bearer of each request.
     """
     settings = read_settings()
     context = ToolContext(
-        ledger_place(settings), lambda: gateway_url(settings), allow_writes=allow_writes
+        ledger_place(settings),
+        lambda: gateway_url(settings),
+        allow_writes=allow_writes,
+        takes_keys=settings.takes_keys,
+        key="" if http else key_in(),
     )
     if not http:
         run(lambda: serve_stdio(context))

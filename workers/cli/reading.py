@@ -7,7 +7,8 @@ from typing import TypeVar
 import anyio
 
 from kernel.ledger.damage import Damage, damage_of
-from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.ledger.ledger import Ledger
+from kernel.records.access.readable_view import OF_EVERYTHING, ReadableView, readable_view
 from kernel.verify.checked_reading import checking_view
 from workers.cli.common import clean_errors, command_error, read_settings, running_gateway
 from workers.client.typed.damage_reports import report_damage
@@ -27,14 +28,14 @@ from workers.environment.system_host import system_host
 T = TypeVar("T")
 
 
-def read_record(question: Callable[[LedgerView], T]) -> T:
+def read_record(question: Callable[[ReadableView], T]) -> T:
     """Ask one snapshot of the record that the settings name, and return the answer."""
     with read_view() as view:
         return question(view)
 
 
 @contextmanager
-def read_view() -> Iterator[LedgerView]:
+def read_view() -> Iterator[ReadableView]:
     """Open a snapshot of the record that the settings name; say where its archive was read."""
     with clean_errors(), open_checked(read_settings()) as view:
         yield view
@@ -43,15 +44,17 @@ def read_view() -> Iterator[LedgerView]:
 
 
 @contextmanager
-def open_checked(settings: Settings) -> Iterator[LedgerView]:
+def open_checked(settings: Settings) -> Iterator[ReadableView]:
     """Open a snapshot whose rows are held against themselves, and tell a gateway of damage (L3).
+
+    Whoever may open the ledger's file or database reads everything: its permissions are the guard.
 
     Raises:
         RowDamaged: inside, of a row that is not what it says of itself.
     """
     try:
         with open_record(ledger_place(settings)) as view:
-            yield checking_view(view)
+            yield readable_view(checking_view(view), OF_EVERYTHING)
     except Exception as error:
         damage, url = damage_of(error), running_gateway(settings)
         if damage is not None and url is not None:

@@ -14,11 +14,11 @@ KEY_FILE: Final = "ROTULUS_KEY_FILE"
 _FILE_BYTES_MAX: Final = 1_024
 
 
-def key_in(environment: Mapping[str, str]) -> str:
+def key_in(environment: Mapping[str, str] = os.environ) -> str:
     """Return the key of ROTULUS_KEY, or of the file that ROTULUS_KEY_FILE names; empty for none.
 
     Raises:
-        GatewayError: `access_key_unreadable` where the file cannot be read, or is no key.
+        GatewayError: `access_key_unreadable` where the file cannot be read.
     """
     key, path = environment.get(KEY, ""), environment.get(KEY_FILE, "")
     if not key and path:
@@ -28,10 +28,7 @@ def key_in(environment: Mapping[str, str]) -> str:
         except (OSError, UnicodeDecodeError):
             message = f"the file that {KEY_FILE} names cannot be read as a key"
             raise GatewayError("access_key_unreadable", message) from None
-    key = key.strip()
-    if any(map(str.isspace, key)):
-        raise GatewayError("access_key_unreadable", "a key is one word; what is named has several")
-    return key
+    return key.strip()
 
 
 def has_key(environment: Mapping[str, str] = os.environ) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from math import isinf
 from typing import Any
 
 import anyio
@@ -91,7 +92,12 @@ class SnapshotHub:
         return self._stopped.is_set()
 
     async def run(self) -> None:
-        """Take pictures until `stop` is called; cancelling it is safe at any moment."""
+        """Take pictures until `stop` is called; cancelling it is safe at any moment.
+
+        With an idle interval that never ends none is taken before somebody asks.
+        """
+        if isinf(self._idle_interval_s):
+            await self._picture_wanted.wait()
         while not self.stopped:
             started_s = anyio.current_time()
             self._publish(await self._take())

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, TypeVar
 
 import anyio
@@ -16,9 +17,10 @@ import orjson
 from actors.commit.refusal_units import SET_ASIDE
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.belief.record import read_survivors
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
 from kernel.ledger.store.tables import PAGE_ROWS, Row
+from kernel.records.access.readable_view import ReadableView, RecordReader
+from kernel.values.visibility import VISIBILITY_CLASSES
 from kernel.work.pauses import Pause
 from kernel.work.receipts import CLOSED
 from queues.errors import QueueError
@@ -27,6 +29,7 @@ from queues.queue.items import QueueDepth
 from queues.queue.work_queue import WorkQueue
 from queues.redis.dropped import DROPPED
 from workers.api.services import Services
+from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.snapshot import (
     Count,
     Counters,
@@ -69,6 +72,9 @@ HASH_CHARS = 12
 NOBODY_SHOWN = "(nobody)"
 
 BEST_EFFORT = "background_low_priority"
+
+CLEARED_INTERVAL_S = 2.0
+"""Between two pictures of a clearance below everything: each row in them is looked at."""
 
 REDIS_S = 1.5
 """How long Redis may take over a part; the hub waits five seconds for all of them."""
@@ -251,7 +257,7 @@ class LiveSource:
         slots = int(capacity_of(self.lease_slots).total.slots)
         return LeaseView(resource, slots, len(leases), leases)
 
-    def _read_ledger(self, view: LedgerView) -> _LedgerPart:
+    def _read_ledger(self, view: ReadableView) -> _LedgerPart:
         head = view.head()
         rows_per_s = self._rows.per_s(head.ec_sequence_number, utc_now())
         self._count_rejections(view, head.receipt_sequence)
@@ -286,7 +292,7 @@ class LiveSource:
             | {AUTHORITY_QUEUE: outcomes["completed"] - self._asked_for.total()},
         )
 
-    def _count_rejections(self, view: LedgerView, newest: int) -> None:
+    def _count_rejections(self, view: ReadableView, newest: int) -> None:
         while self._receipts_seen < newest:
             rows = view.receipt_rows(after=self._receipts_seen, limit=PAGE_ROWS)
             if not rows:
@@ -300,7 +306,7 @@ class LiveSource:
             )
             self._receipts_seen = rows[-1]["receipt_sequence"]
 
-    def _count_events(self, view: LedgerView) -> None:
+    def _count_events(self, view: ReadableView) -> None:
         """The first event of a session declares it; every other one may eliminate."""
         # A session can change twice in one microsecond of the clock, so the newest is read again.
         while rows := view.changed_belief_sessions(
@@ -315,7 +321,22 @@ class LiveSource:
                 return
 
 
-def _gateways(view: LedgerView) -> tuple[Count, ...]:
+def cleared_hubs(services: Services, lease_slots: int) -> dict[str, SnapshotHub]:
+    """Return what takes a picture for each clearance below everything, once somebody asks.
+
+    Where access is open nobody does, so there is none.
+    """
+    return {
+        clearance: SnapshotHub(
+            LiveSource(services.for_reader(RecordReader(clearance)), lease_slots),
+            CLEARED_INTERVAL_S,
+            idle_interval_s=inf,
+        )
+        for clearance in (() if services.door is None else VISIBILITY_CLASSES)
+    }
+
+
+def _gateways(view: ReadableView) -> tuple[Count, ...]:
     """How many shards each gateway owns; a ledger without shards has no gateways."""
     owners = Counter(shard.owner or NOBODY_SHOWN for shard in shards_of(view))
     return tuple(Count(owner, shards) for owner, shards in sorted(owners.items()))
@@ -392,7 +413,7 @@ def _pauses(pauses: Sequence[Pause]) -> dict[str, tuple[str, ...]]:
     return dict(said)
 
 
-def _tail_row(view: LedgerView, row: Row) -> LedgerRow:
+def _tail_row(view: ReadableView, row: Row) -> LedgerRow:
     is_quarantined = view.quarantines().over(row["ec_sequence_number"]) is not None
     effect_kinds = ["quarantined"]
     if not is_quarantined:

@@ -17,9 +17,10 @@ from kernel.audit.open_reviews import ReviewKind
 from kernel.audit.operations import AuditFilter
 from kernel.audit.operator_log import OperatorLog, operator_log
 from kernel.audit.provenance import Provenance
-from kernel.ledger.ledger import Head, LedgerView
+from kernel.ledger.ledger import Head
 from kernel.ledger.shards import Shard, shards_of
 from kernel.records.access.keys import AccessKey
+from kernel.records.access.readable_view import ReadableView, RecordReader
 from kernel.records.access.records import AccessDecision
 from kernel.values.errors import KernelError
 from kernel.work.attempts import SignaturePage, list_signatures
@@ -143,6 +144,11 @@ class LivePages:
     def __init__(self, services: Services, settings: Sequence[ShownSetting] = ()) -> None:
         self._services = services
         self._settings = settings
+
+    def for_reader(self, reader: RecordReader) -> "LivePages":
+        """Return the pages as somebody may read them."""
+        services = self._services.for_reader(reader)
+        return self if services is self._services else LivePages(services, self._settings)
 
     async def log_in(self, text: str) -> AccessKey | None:
         """Open a session by a key and return the session's own; None where it is no key."""
@@ -388,7 +394,7 @@ class LivePages:
     async def manifests(self, source_event_id: str, after: int) -> ManifestPageDocument:
         """Return what bindings made of an event, after a cycle."""
 
-        def read(view: LedgerView) -> ManifestPageDocument:
+        def read(view: ReadableView) -> ManifestPageDocument:
             page = manifests_of(view, source_event_id, after=after, limit=BINDINGS_SHOWN)
             return manifests_document(page)
 
@@ -417,7 +423,7 @@ class LivePages:
     async def node(self, node_id: str, sequence: int | None) -> NodeDocument | None:
         """Return a node as it stood, or as it is now; None where there is none."""
 
-        def read(view: LedgerView) -> NodeDocument | None:
+        def read(view: ReadableView) -> NodeDocument | None:
             if sequence is None:
                 return describe_node(view, node_id)
             return node_as_of(view, node_id, sequence)
@@ -448,7 +454,7 @@ class LivePages:
     async def explain(self, question: ProvenanceQuestion) -> Provenance | str:
         """Return where something comes from; of an id of a run its lineage, as text."""
 
-        def read(view: LedgerView) -> Provenance | str:
+        def read(view: ReadableView) -> Provenance | str:
             return provenance_of_question(view, question) or explain_as_text(view, question)
 
         return await self._services.read(read)
@@ -462,7 +468,7 @@ class LivePages:
             raise KernelError(message, code="checkpoint_not_published")
         keys = [log.verifier for log in publishing.policy().logs]
 
-        def read(view: LedgerView) -> bytes:
+        def read(view: ReadableView) -> bytes:
             name, hypothesis = question.record_id, question.hypothesis
             return page(gather(view, name, hypothesis, note=note, keys=keys))
 

@@ -70,10 +70,9 @@ from workers.environment.ledger_mark import mark_in, mark_of
 from workers.environment.principal_limits import limits_of_principals
 from workers.environment.settings import Settings
 from workers.environment.shown_settings import shown_settings
-from workers.environment.tls_identity import certificates_in
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
-from workers.gateway.dashboard_source import LiveSource
+from workers.gateway.dashboard_source import LiveSource, cleared_hubs
 from workers.gateway.followers import (
     SHARDS,
     Followers,
@@ -498,12 +497,14 @@ def _doors(
         followers.add(table.notify, lambda recorded: recorded.access, of=())
         loops += [GatewayLoop(table.run), GatewayLoop(services.door.denials.run)]
     hub = SnapshotHub(LiveSource(services, settings.lease_slots))
+    cleared = cleared_hubs(services, settings.lease_slots)
+    hubs = (hub, *cleared.values())
     metrics = GatewayMetrics(
         measures, services, writes.committer, sharing.runtime, settings, traces.spans
     )
     app = build_app(
         services,
-        build_router(hub, LivePages(services, shown_settings(settings))),
+        build_router(hub, LivePages(services, shown_settings(settings)), cleared),
         metrics_router(metrics),
         hosts=settings.host_names,
         host=services.ledger.host,
@@ -515,8 +516,8 @@ def _doors(
         app.add_middleware(PathPrefixMiddleware, prefix=settings.path_prefix)
     return _Doors(
         app,
-        [GatewayLoop(hub.run), *loops],
-        (hub.stop, outcomes.stop, services.streams.stop),
+        [*(GatewayLoop(each.run) for each in hubs), *loops],
+        (*(each.stop for each in hubs), outcomes.stop, services.streams.stop),
     )
 
 
@@ -604,7 +605,4 @@ def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | N
     def known_universe(session_id: str) -> frozenset[str] | None:
         return ledger.read(lambda view: declared_universe(view, session_id))
 
-    file = settings.tee_ca_file
-    authorities = None if file is None else certificates_in(file)
-    store = TeeStore(settings.tee_target, known=known_universe, authorities=authorities)
-    return AsyncEliminationStore(store)
+    return AsyncEliminationStore(TeeStore(settings.tee_target, known=known_universe))

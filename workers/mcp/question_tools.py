@@ -66,11 +66,15 @@ def tool_of(question: type[Question]) -> type[Tool]:
     if question.rows_read is not None:
         fewer["limit"] = (question.model_fields["limit"].rebuild_annotation(), question.rows_read)
     bases: tuple[Any, ...] = (kind, question)
-    tool = create_model(
-        question.__name__,
-        __base__=bases,
-        __doc__=question.description(),
-        __module__=question.__module__,
-        **fewer,
+    tool = cast(
+        "type[Tool]",
+        create_model(
+            question.__name__,
+            __base__=bases,
+            __doc__=question.description(),
+            __module__=question.__module__,
+            **fewer,
+        ),
     )
-    return cast("type[Tool]", tool)
+    tool.action = question.action
+    return tool

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from kernel.ledger.ledger import LedgerView
 from kernel.records.access.denials import DENIED
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.access.records import access_at, access_record
 from kernel.values.host import iso_time
 from workers.questions.fields import Sequence
@@ -17,11 +17,12 @@ DENIALS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class GrantOfAccess:
-    """A role of a principal, and of what."""
+    """A role of a principal, of what, and up to which visibility class it reads."""
 
     principal: str
     role: str
     scope: str
+    clearance: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class GetAccess(Question):
 
     to_sequence: Annotated[Sequence | None, Field(description="Last sequence.")] = None
 
-    def answer(self, view: LedgerView) -> AccessDocument:
+    def answer(self, view: ReadableView) -> AccessDocument:
         """Return what stood."""
         denials: tuple[DeniedAccess, ...] = ()
         if self.to_sequence is None:
@@ -78,7 +79,10 @@ class GetAccess(Question):
             sequence, record = self.to_sequence, access_at(view, self.to_sequence)
         return AccessDocument(
             str(sequence),
-            tuple(GrantOfAccess(each.principal, each.role, each.scope) for each in record.grants),
+            tuple(
+                GrantOfAccess(each.principal, each.role, each.scope, each.reads_up_to)
+                for each in record.grants
+            ),
             tuple(
                 KeyOfAccess(
                     key.key_id,
@@ -97,7 +101,7 @@ class GetAccess(Question):
         return f"{len(document['grants'])} grants and {len(document['keys'])} keys"
 
 
-def _newest_denials(view: LedgerView) -> tuple[DeniedAccess, ...]:
+def _newest_denials(view: ReadableView) -> tuple[DeniedAccess, ...]:
     return tuple(
         DeniedAccess(
             receipt.get("principal"),

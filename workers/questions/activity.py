@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.costs import SUMMED_UP_MAX
 from workers.questions.question import Question
 from workers.views import landscape
@@ -24,7 +24,7 @@ class GetRecentActivity(Question):
 
     minutes: Minutes = 60
 
-    def answer_at(self, view: LedgerView, now_us: int) -> RecentActivityDocument:
+    def answer_at(self, view: ReadableView, now_us: int) -> RecentActivityDocument:
         """Return the sums and the newest operations, the newest first."""
         return recent_activity(view, now_us, minutes=self.minutes, summed_max=SUMMED_UP_MAX)
 
@@ -42,7 +42,7 @@ class GetRecentRuns(Question):
 
     minutes: Minutes = 60
 
-    def answer_at(self, view: LedgerView, now_us: int) -> landscape.ActivityDocument:
+    def answer_at(self, view: ReadableView, now_us: int) -> landscape.ActivityDocument:
         """Return the runs."""
         return landscape.recent_activity(view, now_us, minutes=self.minutes)
 
@@ -53,6 +53,6 @@ class DiagnoseRuns(Question):
     paths: ClassVar = ("/v1/landscape/diagnose",)
     subject: ClassVar = "landscape"
 
-    def answer_at(self, view: LedgerView, now_us: int) -> landscape.DiagnosisDocument:
+    def answer_at(self, view: ReadableView, now_us: int) -> landscape.DiagnosisDocument:
         """Return the problems."""
         return landscape.diagnose(view, now_us)

@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from kernel.audit.manifests import ManifestDocument, manifest_of_cycle, manifests_of
-from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.bindings import GENERATION_ID
 from workers.questions.fields import Name, PageByName, PageByNumber
 from workers.questions.question import Question, existing
@@ -33,7 +33,7 @@ class ListBindings(PageByName):
 
     limit: Annotated[int, Field(ge=1, le=BINDINGS_MAX, description="At most so many rows.")] = 20
 
-    def answer(self, view: LedgerView) -> BindingPageDocument:
+    def answer(self, view: ReadableView) -> BindingPageDocument:
         """Return a page of bindings."""
         return list_bindings(view, self.after or None, self.limit)
 
@@ -50,7 +50,7 @@ class GetBinding(Question):
         Field(pattern=GENERATION_ID, description="An earlier generation, as 1."),
     ] = None
 
-    def answer(self, view: LedgerView) -> BindingDocument:
+    def answer(self, view: ReadableView) -> BindingDocument:
         """Return the binding."""
         name, generation = self.binding_id, self.generation
         kind = "binding" if generation is None else f"generation {generation} of a binding"
@@ -72,7 +72,7 @@ class GetBindingActivity(Question):
 
     binding_id: Name
 
-    def answer(self, view: LedgerView) -> BindingActivityDocument:
+    def answer(self, view: ReadableView) -> BindingActivityDocument:
         """Return what it came to, by reason, and the newest of each."""
         activity = binding_view(view, self.binding_id)
         return existing(activity, "binding", self.binding_id).document()
@@ -94,7 +94,7 @@ class ListManifests(PageByNumber):
 
     source_event_id: Name
 
-    def answer(self, view: LedgerView) -> ManifestPageDocument:
+    def answer(self, view: ReadableView) -> ManifestPageDocument:
         """Return a page of manifests."""
         return manifests_document(
             manifests_of(view, self.source_event_id, after=self.after, limit=self.limit)
@@ -109,7 +109,7 @@ class GetManifest(Question):
     source_event_id: Name
     cycle: Annotated[int, Field(ge=1, le=SEQUENCE_MAX)]
 
-    def answer(self, view: LedgerView) -> ManifestDocument:
+    def answer(self, view: ReadableView) -> ManifestDocument:
         """Return the manifest."""
         return manifest_of_cycle(view, self.source_event_id, self.cycle).document()
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
+from kernel.records.access.readable_view import ReadableView
 from kernel.work.bulk_operations import (
     BulkOperation,
     BulkOperationsPage,
@@ -29,7 +29,7 @@ class ListBulkOperations(Question):
     after: After = None
     limit: Limit = 100
 
-    def answer(self, view: LedgerView) -> BulkOperationsPage:
+    def answer(self, view: ReadableView) -> BulkOperationsPage:
         """Return a page of bulk operations."""
         return list_bulk_operations(view, after=self.after, limit=self.limit)
 
@@ -42,7 +42,7 @@ class GetBulkOperation(Question):
 
     bulk_number: Annotated[int, Field(ge=1, le=SEQUENCE_MAX)]
 
-    def answer(self, view: LedgerView) -> BulkOperation:
+    def answer(self, view: ReadableView) -> BulkOperation:
         """Return the operation."""
         operation = bulk_operation(view, self.bulk_number)
         return existing(

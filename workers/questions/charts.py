@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import Since, Until
 from workers.questions.question import Question
 from workers.questions.requests import Queue
@@ -30,7 +30,7 @@ class GetCharts(Question):
     since: Since = None
     until: Until = None
 
-    def answer_at(self, view: LedgerView, now_us: int) -> ChartsDocument:
+    def answer_at(self, view: ReadableView, now_us: int) -> ChartsDocument:
         """Return the charts."""
         until_us = us_of(self.until)
         until_us = now_us if until_us is None else until_us

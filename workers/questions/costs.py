@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field
 
 from kernel.audit.costs import CostTotals, cost_entries, cost_totals
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import AfterNumber, PageByNumber, Since, Until
 from workers.questions.question import Question
 from workers.views.audit import (
@@ -29,7 +29,7 @@ class ListCosts(PageByNumber):
     since: Since = None
     until: Until = None
 
-    def answer(self, view: LedgerView) -> CostPageDocument:
+    def answer(self, view: ReadableView) -> CostPageDocument:
         """Return a page of entries."""
         time = {"from_us": us_of(self.since), "before_us": us_of(self.until)}
         return costs_document(cost_entries(view, after=self.after, limit=self.limit, **time))
@@ -49,12 +49,12 @@ class SumCosts(Question):
         int, Field(ge=1, le=SUMMED_UP_MAX, description="At most so many operations are summed up.")
     ] = SUMMED_UP_MAX
 
-    def answer(self, view: LedgerView) -> CostTotalsDocument:
+    def answer(self, view: ReadableView) -> CostTotalsDocument:
         """Return the sums."""
         page = self.page(view, self.after)
         return totals_document(page.totals, page.next_after, page.left_out)
 
-    def page(self, view: LedgerView, after: int) -> CostTotals:
+    def page(self, view: ReadableView, after: int) -> CostTotals:
         """Return the sums over the operations after a sequence."""
         time = {"from_us": us_of(self.since), "before_us": us_of(self.until)}
         return cost_totals(view, after=after, limit=self.limit, **time)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AliasChoices, Field
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import Name
 from workers.questions.question import Question, Text
 from workers.views import landscape
@@ -46,7 +46,7 @@ class ExplainToken(Question):
     sink: Sink = None
     format: Literal["json", "text", "mermaid"] = "json"
 
-    def answer(self, view: LedgerView) -> ExplainedDocument | Text:
+    def answer(self, view: ReadableView) -> ExplainedDocument | Text:
         """Return what the id names, with its provenance or its lineage."""
         subject = ProvenanceQuestion(self.record_id, self.hypothesis, self.run_id, self.sink)
         if self.format == "json":
@@ -71,6 +71,6 @@ class ExplainLineage(Question):
     run_id: Run = None
     sink: Sink = None
 
-    def answer(self, view: LedgerView) -> landscape.ExplanationDocument:
+    def answer(self, view: ReadableView) -> landscape.ExplanationDocument:
         """Return the lineages."""
         return landscape.explain_token(view, self.record_id, run_id=self.run_id, sink=self.sink)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.extraction import State
 from kernel.work.extractions.reading import (
     ExtractionRunDocument,
@@ -35,7 +35,7 @@ class ListExtractions(PageByName):
 
     state: Annotated[State, Field(description="Runs that are in this state now.")] = "blocked"
 
-    def answer(self, view: LedgerView) -> RunsDocument:
+    def answer(self, view: ReadableView) -> RunsDocument:
         """Return a page of runs."""
         page = runs_in_state(view, self.state, after=self.after, limit=self.limit)
         return {"runs": list(page.runs), "next_after": page.next_after}
@@ -53,7 +53,7 @@ class GetExtraction(Question):
 
     extraction_run_id: Name
 
-    def answer(self, view: LedgerView) -> ExtractionRunDocument:
+    def answer(self, view: ReadableView) -> ExtractionRunDocument:
         """Return the run."""
         run_id = self.extraction_run_id
         return existing(describe_run(view, run_id), "run", run_id, code="extraction_run_not_known")
@@ -71,7 +71,7 @@ class GetSourceFields(Question):
 
     source_ref: Annotated[Name, Field(description="Id of the source's node.")]
 
-    def answer(self, view: LedgerView) -> SourceExtractionDocument:
+    def answer(self, view: ReadableView) -> SourceExtractionDocument:
         """Return the fields."""
         source = describe_source(view, self.source_ref)
         is_known = source["runs"] or source["fields"] or view.node(self.source_ref) is not None

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from actors import messages
 from kernel.belief.limits import AUDIT_PAGE_MAX
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.work.requests import WorkStatus, ask_ahead_of, outcome_of
 from queues.queue.job_progress import JobProgress
 from workers.questions.fields import Name
@@ -87,7 +87,7 @@ class GetRequest(GatewayQuestion):
         status = await services.read(self.status)
         return RequestDocument.of(status, await progress_of(services, status))
 
-    def status(self, view: LedgerView) -> WorkStatus:
+    def status(self, view: ReadableView) -> WorkStatus:
         """Return what the record says of it."""
         return existing_status(view, self.queue, self.request_id)
 
@@ -105,7 +105,7 @@ class GetWaiting(GatewayQuestion):
         """Return why it waits."""
         now_us = services.ledger.host.now_us()
 
-        def read(view: LedgerView) -> tuple[WorkStatus, RecordedHold | None]:
+        def read(view: ReadableView) -> tuple[WorkStatus, RecordedHold | None]:
             ask_ahead_of(view, [self.request_id], attempts=True, holds=True)
             status = existing_status(view, self.queue, self.request_id)
             return status, hold_of_request(view, self.request_id, now_us)
@@ -133,7 +133,7 @@ class GetProgress(GatewayQuestion):
             return {"percent": None, "note": ""}
         return {"percent": progress.percent, "note": progress.note}
 
-    def _check(self, view: LedgerView) -> None:
+    def _check(self, view: ReadableView) -> None:
         outcome = outcome_of(view, self.queue, self.request_id)
         existing_request(view, outcome, self.request_id)
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
 from kernel.proof.verification import ProofInvalid
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import Limit, Name, TreeSize
 from workers.questions.question import Question, QuestionRefused
 from workers.questions.sessions import EVENTS_MAX
@@ -48,7 +48,7 @@ class GetTreeHead(Question):
 
     tree_size: TreeSize = None
 
-    def answer(self, view: LedgerView) -> TreeHeadDocument:
+    def answer(self, view: ReadableView) -> TreeHeadDocument:
         """Return the head."""
         with tree_sizes():
             return tree_head(view.log_tree(), self.tree_size)
@@ -67,7 +67,7 @@ class ProveInclusion(Question):
     ec_sequence_number: Annotated[int, Field(ge=1, le=SEQUENCE_MAX)]
     tree_size: TreeSize = None
 
-    def answer(self, view: LedgerView) -> InclusionDocument:
+    def answer(self, view: ReadableView) -> InclusionDocument:
         """Return the proof."""
         with tree_sizes():
             return inclusions(view, [self.ec_sequence_number], self.tree_size)[0]
@@ -88,7 +88,7 @@ class ProveConsistency(Question):
     old_tree_size: Annotated[int, Field(ge=0, le=SEQUENCE_MAX)]
     tree_size: TreeSize = None
 
-    def answer(self, view: LedgerView) -> ConsistencyDocument:
+    def answer(self, view: ReadableView) -> ConsistencyDocument:
         """Return the proof."""
         with tree_sizes():
             return consistency(view, self.old_tree_size, self.tree_size)
@@ -109,7 +109,7 @@ class ProveOperation(Question):
     operation_id: Name
     tree_size: TreeSize = None
 
-    def answer(self, view: LedgerView) -> OperationProofDocument:
+    def answer(self, view: ReadableView) -> OperationProofDocument:
         """Return the proof."""
         with tree_sizes():
             return operation_proof(view, self.operation_id, self.tree_size)
@@ -138,7 +138,7 @@ class ProveTrail(Question):
     limit: Limit = 50
     tree_size: TreeSize = None
 
-    def answer(self, view: LedgerView) -> TrailProofDocument:
+    def answer(self, view: ReadableView) -> TrailProofDocument:
         """Return the proof."""
         shown = (self.session_id, self.first_event, self.limit, self.tree_size)
         try:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from kernel.audit.lineage import authority_grounds
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import At, Name
 from workers.questions.question import Question, existing
 from workers.views.audit import AuthorityGroundsDocument, grounds_document
@@ -25,7 +25,7 @@ class GetNode(Question):
     node_id: Name
     at: At = None
 
-    def answer(self, view: LedgerView) -> NodeDocument:
+    def answer(self, view: ReadableView) -> NodeDocument:
         """Return the node."""
         if self.at is None:
             return existing(describe_node(view, self.node_id), "node", self.node_id)
@@ -45,7 +45,7 @@ class ExplainAuthority(Question):
 
     node_id: Annotated[Name, Field(description="Id of an understanding.")]
 
-    def answer(self, view: LedgerView) -> AuthorityGroundsDocument:
+    def answer(self, view: ReadableView) -> AuthorityGroundsDocument:
         """Return the inputs, each with the version that was read."""
         grounds = authority_grounds(view, self.node_id)
         return grounds_document(existing(grounds, "understanding", self.node_id))

@@ -10,8 +10,8 @@ from kernel.audit.log import LogRowDocument, log_document
 from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import Name, PageByNumber, Sequence, Since, Until
 from workers.questions.question import Question, existing
 from workers.views.audit import (
@@ -74,7 +74,7 @@ class FindOperations(PageByNumber):
     to_sequence: Annotated[Sequence | None, Field(description="Last sequence.")] = None
     order: Order = "oldest"
 
-    def answer(self, view: LedgerView) -> OperationPageDocument:
+    def answer(self, view: ReadableView) -> OperationPageDocument:
         """Return a page of operations."""
         conditions = self.model_dump(exclude={"since", "until", "order", "after", "limit"})
         criteria = AuditFilter(**conditions, from_us=us_of(self.since), before_us=us_of(self.until))
@@ -95,7 +95,7 @@ class GetAncestors(PageByNumber):
 
     operation_id: Name
 
-    def answer(self, view: LedgerView) -> AncestryDocument:
+    def answer(self, view: ReadableView) -> AncestryDocument:
         """Return a page of ancestors, with the roots of all."""
         ancestry = causal_ancestors(view, self.operation_id, after=self.after, limit=self.limit)
         return ancestry_document(existing(ancestry, "operation", self.operation_id))
@@ -117,7 +117,7 @@ class PreviewRollback(Question):
 
     operation_id: Name
 
-    def answer(self, view: LedgerView) -> RollbackPreviewDocument:
+    def answer(self, view: ReadableView) -> RollbackPreviewDocument:
         """Return the preview."""
         preview = preview_rollback(view, self.operation_id)
         refused_by = inverse_refused_by(view, self.operation_id)
@@ -141,7 +141,7 @@ class GetOperation(Question):
 
     operation_id: Name
 
-    def answer(self, view: LedgerView) -> OperationRecordDocument:
+    def answer(self, view: ReadableView) -> OperationRecordDocument:
         """Return the operation."""
         document = describe_operation(view, self.operation_id)
         return existing(document, "operation", self.operation_id)
@@ -171,7 +171,7 @@ class ListLog(PageByNumber):
 
     order: Order = "oldest"
 
-    def answer(self, view: LedgerView) -> LogPage:
+    def answer(self, view: ReadableView) -> LogPage:
         """Return a page of rows."""
         if self.order == "oldest":
             rows, end = view.log_rows(after=self.after, limit=self.limit), view.head()
@@ -185,7 +185,7 @@ class ListLog(PageByNumber):
             "next_after": None if is_end else str(rows[-1]["ec_sequence_number"]),
         }
 
-    def _newest(self, view: LedgerView) -> list[Row]:
+    def _newest(self, view: ReadableView) -> list[Row]:
         """Return the rows before a sequence, or the last of all; the sequences have no gaps."""
         if not self.after:
             return view.log_tail(self.limit)

@@ -7,8 +7,8 @@ from typing_extensions import TypedDict
 
 from kernel.algebra.verbs import OPERATOR_VERBS
 from kernel.audit.operator_log import OperatorLog, operator_log
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import NOBODY, shards_of
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.legal_holds import LegalHold, open_holds
 from kernel.values.host import iso_time
 from workers.questions.fields import ROWS_READ, Limit, Name, PageByName
@@ -56,7 +56,7 @@ class GetImplications(PageByName):
     rows: ClassVar = "halts"
     place: ClassVar = "halt_id"
 
-    def answer(self, view: LedgerView) -> ImplicationsDocument:
+    def answer(self, view: ReadableView) -> ImplicationsDocument:
         """Return the detectors, and a page of the halts that stand."""
         return implications_document(view, after=self.after, limit=self.limit)
 
@@ -73,7 +73,7 @@ class ListQuarantines(Question):
     subject: ClassVar = SUBJECT
     rows: ClassVar = "quarantines"
 
-    def answer(self, view: LedgerView) -> QuarantinesDocument:
+    def answer(self, view: ReadableView) -> QuarantinesDocument:
         """Return the quarantines that stand."""
         return quarantines_document(view)
 
@@ -85,7 +85,7 @@ class ListLegalHolds(Question):
     subject: ClassVar = SUBJECT
     rows: ClassVar = "holds"
 
-    def answer(self, view: LedgerView) -> HoldsDocument:
+    def answer(self, view: ReadableView) -> HoldsDocument:
         """Return the holds."""
         return {"holds": [*open_holds(view)]}
 
@@ -104,7 +104,7 @@ class ListLost(Question):
     after: Annotated[int, Field(ge=0, le=10**9, description="Go on after so many.")] = 0
     limit: Annotated[int, Field(ge=1, le=LOST_MAX, description="At most so many.")] = LOST_MAX
 
-    def answer(self, view: LedgerView) -> LostDocument:
+    def answer(self, view: ReadableView) -> LostDocument:
         """Return a page of what is lost."""
         return losses_document(view, after=self.after, limit=self.limit)
 
@@ -128,7 +128,7 @@ class ListOperatorDecisions(Question):
     after: After = None
     limit: Limit = 100
 
-    def answer(self, view: LedgerView) -> OperatorLog:
+    def answer(self, view: ReadableView) -> OperatorLog:
         """Return a page of decisions."""
         return operator_log(view, verb=self.verb, who=self.who, after=self.after, limit=self.limit)
 
@@ -139,7 +139,7 @@ class GetShards(Question):
     paths: ClassVar = ("/v1/shards",)
     action: ClassVar = "read.fleet"
 
-    def answer(self, view: LedgerView) -> ShardsDocument:
+    def answer(self, view: ReadableView) -> ShardsDocument:
         """Return who owns what."""
         gateways: dict[str, GatewayShards] = {}
         unowned = []

@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.errors import KernelError
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Question(BaseModel):
         if "action" not in cls.__dict__:
             cls.action = f"read.{cls.subject}"
 
-    def answer(self, view: LedgerView) -> Any:
+    def answer(self, view: ReadableView) -> Any:
         """Return the answer; its type is that of the documents of all doors.
 
         Raises:
@@ -91,7 +91,7 @@ class Question(BaseModel):
         """
         raise NotImplementedError
 
-    def answer_at(self, view: LedgerView, now_us: int) -> Any:  # noqa: ARG002
+    def answer_at(self, view: ReadableView, now_us: int) -> Any:  # noqa: ARG002
         """Return the answer at a time, which is another one of few questions."""
         return self.answer(view)
 

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import Field
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.head_acceptance import is_lost
 from kernel.work.requests import WorkStatus, outcome_of, status_of
 from workers.questions.fields import Name, TreeSize
@@ -23,7 +23,7 @@ class CountRequests(Question):
 
     subject: ClassVar = "producers"
 
-    def answer(self, view: LedgerView) -> RequestCounts:
+    def answer(self, view: ReadableView) -> RequestCounts:
         """Return the counts."""
         return count_requests(view)
 
@@ -44,14 +44,14 @@ class ProveOutcome(Question):
     tree_size: TreeSize = None
     of: Annotated[RequestFact, Field(description="What is proved of it.")] = "outcome"
 
-    def answer(self, view: LedgerView) -> OutcomeProofDocument:
+    def answer(self, view: ReadableView) -> OutcomeProofDocument:
         """Return the proof."""
         existing_request(view, outcome_of(view, self.queue, self.request_id), self.request_id)
         with tree_sizes():
             return request_proof(view, self.request_id, self.of, self.tree_size)
 
 
-def existing_status(view: LedgerView, queue: str, request_id: str) -> WorkStatus:
+def existing_status(view: ReadableView, queue: str, request_id: str) -> WorkStatus:
     """Return a request of a queue as it stands, with the attempts that failed.
 
     Raises:
@@ -62,7 +62,7 @@ def existing_status(view: LedgerView, queue: str, request_id: str) -> WorkStatus
     return existing_request(view, status if is_of_queue else None, request_id)
 
 
-def existing_request(view: LedgerView, record: T | None, request_id: str) -> T:
+def existing_request(view: ReadableView, record: T | None, request_id: str) -> T:
     """Return what is known of a request.
 
     Raises:

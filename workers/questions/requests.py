@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
+from kernel.records.access.readable_view import ReadableView
 from kernel.work.attempts import SignaturePage, list_signatures
 from kernel.work.dead_letters import DeadLetters, dead_letters
 from kernel.work.queue_kinds import QUEUE_KINDS, no_such_queue
@@ -96,7 +96,7 @@ class ListRequests(RequestFilter, Question):
     after: After = None
     limit: Limit = 100
 
-    def answer(self, view: LedgerView) -> RequestPage:
+    def answer(self, view: ReadableView) -> RequestPage:
         """Return a page of requests."""
         expect_queue(self.queue)
         return list_requests(view, self.search(), after=self.after, limit=self.limit)
@@ -120,7 +120,7 @@ class ListDeadLetters(Question):
     after: After = None
     limit: Limit = 100
 
-    def answer(self, view: LedgerView) -> DeadLetters:
+    def answer(self, view: ReadableView) -> DeadLetters:
         """Return a page of dead letters."""
         expect_queue(self.queue)
         return dead_letters(
@@ -147,7 +147,7 @@ class ListFailures(PageByName):
 
     queue: Queue = None
 
-    def answer(self, view: LedgerView) -> SignaturePage:
+    def answer(self, view: ReadableView) -> SignaturePage:
         """Return a page of signatures."""
         expect_queue(self.queue)
         return list_signatures(view, self.queue, after=self.after, limit=self.limit)

@@ -17,8 +17,8 @@ from kernel.audit.open_reviews import (
     open_reviews,
 )
 from kernel.audit.recent_decisions import DECISIONS_MAX, DecisionsDocument, recent_decisions
-from kernel.ledger.ledger import LedgerView
 from kernel.model.receipt import MIGRATION_KIND
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.reviews.batch import BatchId
 from workers.questions.fields import PageByName, PageByNumber
 from workers.questions.question import Question, QuestionRefused, existing
@@ -38,7 +38,7 @@ class ListAdjudications(PageByNumber):
 
     state: State = "open"
 
-    def answer(self, view: LedgerView) -> AdjudicationPageDocument:
+    def answer(self, view: ReadableView) -> AdjudicationPageDocument:
         """Return a page of conflicts."""
         return adjudications_document(
             adjudications(view, self.state, after=self.after, limit=self.limit)
@@ -54,7 +54,7 @@ class ListMigrationReviews(PageByNumber):
 
     state: State = "open"
 
-    def answer(self, view: LedgerView) -> AdjudicationPageDocument:
+    def answer(self, view: ReadableView) -> AdjudicationPageDocument:
         """Return a page of operations."""
         page = adjudications(
             view, self.state, kind=MIGRATION_KIND, after=self.after, limit=self.limit
@@ -78,7 +78,7 @@ class ListReviews(PageByName):
         REVIEWS_MAX
     )
 
-    def answer(self, view: LedgerView) -> ReviewPageDocument:
+    def answer(self, view: ReadableView) -> ReviewPageDocument:
         """Return a page of what waits."""
         if not is_place(self.kind, self.after):
             raise QuestionRefused(f"{self.kind}s go on after a number", code="INVALID_REQUEST")
@@ -99,7 +99,7 @@ class ListReviewDecisions(Question):
         DECISIONS_MAX
     )
 
-    def answer(self, view: LedgerView) -> DecisionsDocument:
+    def answer(self, view: ReadableView) -> DecisionsDocument:
         """Return the newest decisions."""
         return recent_decisions(view, self.limit)
 
@@ -114,7 +114,7 @@ class CountReviews(Question):
     paths: ClassVar = ("/v1/reviews/counts",)
     subject: ClassVar = "reviews"
 
-    def answer(self, view: LedgerView) -> ReviewCountsDocument:
+    def answer(self, view: ReadableView) -> ReviewCountsDocument:
         """Return how many items of each kind wait."""
         return count_open_reviews(view)
 
@@ -131,7 +131,7 @@ class GetReviewedBatch(Question):
 
     batch_review_id: BatchId
 
-    def answer(self, view: LedgerView) -> ReviewedBatchDocument:
+    def answer(self, view: ReadableView) -> ReviewedBatchDocument:
         """Return the batch."""
         document = reviewed_batch(view, self.batch_review_id)
         return existing(document, "batch", self.batch_review_id, code="batch_review_unknown")

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.canonical import MAX_SAFE_INTEGER
 from workers.questions.fields import AfterName, Limit, Name
 from workers.questions.question import Question
@@ -35,7 +35,7 @@ class RecordsOfRun(PageOfRecords):
 
     run_id: Name
 
-    def answer(self, view: LedgerView) -> dict[str, Any]:
+    def answer(self, view: ReadableView) -> dict[str, Any]:
         """Return the page."""
         equal = self.model_dump()
         run_id, limit, after = (equal.pop(name) for name in ("run_id", "limit", "after"))
@@ -104,7 +104,7 @@ class Calls(PageOfRecords):
     run_id: Annotated[Name | None, Field(description="Where the id is in several runs.")] = None
     after: AfterNumber = None
 
-    def calls(self, view: LedgerView, parents: str, parent_id: str) -> dict[str, Any]:
+    def calls(self, view: ReadableView, parents: str, parent_id: str) -> dict[str, Any]:
         """Return the page of a parent's calls."""
         place: dict[str, Any] = {"after": self.after, "limit": self.limit}
         return self.document(
@@ -117,7 +117,7 @@ class GetCalls(Calls):
 
     state_id: Name
 
-    def answer(self, view: LedgerView) -> dict[str, Any]:
+    def answer(self, view: ReadableView) -> dict[str, Any]:
         """Return the page."""
         return self.calls(view, "node_states", self.state_id)
 
@@ -127,7 +127,7 @@ class GetOperationCalls(Calls):
 
     operation_id: Name
 
-    def answer(self, view: LedgerView) -> dict[str, Any]:
+    def answer(self, view: ReadableView) -> dict[str, Any]:
         """Return the page."""
         return self.calls(view, "operations", self.operation_id)
 
@@ -141,7 +141,7 @@ class ListContractViolations(PageOfRecords):
     run_id: Name
     after: AfterName = ""
 
-    def answer(self, view: LedgerView) -> dict[str, Any]:
+    def answer(self, view: ReadableView) -> dict[str, Any]:
         """Return the page."""
         page = run_records.contract_violations(
             view, self.run_id, after=self.after or None, limit=self.limit

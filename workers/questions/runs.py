@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import Limit, Name
 from workers.questions.question import Question
 from workers.views import landscape, run_records
@@ -42,7 +42,7 @@ class ListRuns(Question):
     status: Annotated[RunStatus | None, Field(description="Runs of this status.")] = None
     limit: Limit = 50
 
-    def answer(self, view: LedgerView) -> RecordedRunsDocument:
+    def answer(self, view: ReadableView) -> RecordedRunsDocument:
         """Return the runs, the newest first."""
         return {"runs": landscape.list_runs(view, limit=self.limit, status=self.status)}
 
@@ -55,7 +55,7 @@ class GetRunSummary(Question):
 
     run_id: Name
 
-    def answer(self, view: LedgerView) -> landscape.RunSummaryDocument:
+    def answer(self, view: ReadableView) -> landscape.RunSummaryDocument:
         """Return the summary."""
         return landscape.run_summary(view, self.run_id)
 
@@ -69,7 +69,7 @@ class GetRun(Question):
 
     run_id: Name
 
-    def answer(self, view: LedgerView) -> dict[str, Any]:
+    def answer(self, view: ReadableView) -> dict[str, Any]:
         """Return the record."""
         return run_records.run_record(view, self.run_id)
 
@@ -83,7 +83,7 @@ class GetRunContract(Question):
 
     run_id: Name
 
-    def answer(self, view: LedgerView) -> dict[str, Any]:
+    def answer(self, view: ReadableView) -> dict[str, Any]:
         """Return the contract."""
         return run_records.run_contract(view, self.run_id)
 
@@ -98,7 +98,7 @@ class ExplainField(Question):
     run_id: Name
     field_name: Annotated[Name, Field(description="Its name in the source, or after it.")]
 
-    def answer(self, view: LedgerView) -> dict[str, Any]:
+    def answer(self, view: ReadableView) -> dict[str, Any]:
         """Return the field."""
         return run_records.explain_field(view, self.run_id, self.field_name)
 
@@ -125,10 +125,10 @@ class Report(Question):
         cls.paths = (f"/v1/landscape/runs/{{run_id}}/{cls.report}",)
 
     @abstractmethod
-    def content(self, view: LedgerView) -> Mapping[str, Any]:
+    def content(self, view: ReadableView) -> Mapping[str, Any]:
         """Return what the record says of the run."""
 
-    def answer(self, view: LedgerView) -> RunReportDocument:
+    def answer(self, view: ReadableView) -> RunReportDocument:
         """Return the report."""
         return {"run_id": self.run_id, "report": self.report, "content": {**self.content(view)}}
 
@@ -148,7 +148,7 @@ class GetErrors(Report):
     error_type: Annotated[landscape.ErrorKind, Field(description="Which errors.")] = "all"
     limit: Limit = 100
 
-    def content(self, view: LedgerView) -> Mapping[str, Any]:
+    def content(self, view: ReadableView) -> Mapping[str, Any]:
         """Return the errors."""
         return landscape.errors(view, self.run_id, error_type=self.error_type, limit=self.limit)
 
@@ -158,7 +158,7 @@ class GetDagStructure(Report):
 
     about: ClassVar = "the graph"
 
-    def content(self, view: LedgerView) -> Mapping[str, Any]:
+    def content(self, view: ReadableView) -> Mapping[str, Any]:
         """Return the graph."""
         return landscape.dag_structure(view, self.run_id)
 
@@ -168,7 +168,7 @@ class GetPerformanceReport(Report):
 
     about: ClassVar = "performance"
 
-    def content(self, view: LedgerView) -> Mapping[str, Any]:
+    def content(self, view: ReadableView) -> Mapping[str, Any]:
         """Return the performance."""
         return landscape.performance_report(view, self.run_id)
 
@@ -178,7 +178,7 @@ class GetErrorAnalysis(Report):
 
     about: ClassVar = "causes of errors"
 
-    def content(self, view: LedgerView) -> Mapping[str, Any]:
+    def content(self, view: ReadableView) -> Mapping[str, Any]:
         """Return the causes of errors."""
         return landscape.error_analysis(view, self.run_id)
 
@@ -188,7 +188,7 @@ class GetLlmUsageReport(Report):
 
     about: ClassVar = "calls to models"
 
-    def content(self, view: LedgerView) -> Mapping[str, Any]:
+    def content(self, view: ReadableView) -> Mapping[str, Any]:
         """Return the calls to models."""
         return landscape.llm_usage_report(view, self.run_id)
 
@@ -198,7 +198,7 @@ class GetOutcomeAnalysis(Report):
 
     about: ClassVar = "outcomes"
 
-    def content(self, view: LedgerView) -> Mapping[str, Any]:
+    def content(self, view: ReadableView) -> Mapping[str, Any]:
         """Return the outcomes."""
         return landscape.outcome_analysis(view, self.run_id)
 
@@ -210,7 +210,7 @@ class GetFailureContext(Report):
 
     limit: Limit = 10
 
-    def content(self, view: LedgerView) -> Mapping[str, Any]:
+    def content(self, view: ReadableView) -> Mapping[str, Any]:
         """Return the failures."""
         return landscape.failure_context(view, self.run_id, limit=self.limit)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import Name
 from workers.questions.question import Question
 from workers.views.search import SearchResults, SearchSubject, named_subject, search_results
@@ -31,7 +31,7 @@ class Search(Question):
 
     text: Annotated[Name, Field(description="An id, a key, a tag as `customer=acme`, words.")]
 
-    def answer(self, view: LedgerView) -> SearchDocument:
+    def answer(self, view: ReadableView) -> SearchDocument:
         """Return what has the text."""
         return SearchDocument(named_subject(view, self.text), search_results(view, self.text))
 

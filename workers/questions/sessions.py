@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field
 
 from kernel.audit.sessions_asof import session_as_of
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import At, Limit, Name, PageByName
 from workers.questions.question import Question, QuestionRefused, existing
 from workers.views.past import sessions_as_of
@@ -37,7 +37,7 @@ class ListSessions(PageByName):
     words: Annotated[Name | None, Field(description="Part of an id or a title.")] = None
     at: At = None
 
-    def answer(self, view: LedgerView) -> NewestSessionsDocument:
+    def answer(self, view: ReadableView) -> NewestSessionsDocument:
         """Return a page of sessions."""
         if self.at is not None:
             if self.words is not None:
@@ -60,7 +60,7 @@ class GetSession(Question):
     )
     at: At = None
 
-    def answer(self, view: LedgerView) -> dict[str, Any]:
+    def answer(self, view: ReadableView) -> dict[str, Any]:
         """Return the session as its trail says, held against its anchor in the log."""
         if self.at is None:
             snapshot = recorded_snapshot(view, self.session_id, self.survivors)
@@ -89,7 +89,7 @@ class ListSessionEvents(Question):
     ] = 0
     limit: Limit = 100
 
-    def answer(self, view: LedgerView) -> TrailDocument:
+    def answer(self, view: ReadableView) -> TrailDocument:
         """Return a page of the trail."""
         trail = session_trail(view, self.session_id, self.after, self.limit)
         return existing(

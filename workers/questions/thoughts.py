@@ -6,8 +6,8 @@ from uuid import UUID
 from pydantic import AfterValidator, Field
 
 from actors.commit.thought_units import AuditSessionDocument, MerkleRootDocument
-from kernel.ledger.ledger import LedgerView
 from kernel.model.thought_receipts import THOUGHTS_MAX
+from kernel.records.access.readable_view import ReadableView
 from workers.questions.fields import Limit, PageByNumber
 from workers.questions.question import Question
 from workers.views.thoughts import (
@@ -56,7 +56,7 @@ class ListThoughts(Question):
     after: Annotated[int, Field(ge=0, le=THOUGHTS_MAX, description="Go on after this thought.")] = 0
     limit: Limit = 100
 
-    def answer(self, view: LedgerView) -> ThoughtsDocument:
+    def answer(self, view: ReadableView) -> ThoughtsDocument:
         """Return a page of thoughts, and where the session stands."""
         return thoughts_document(view, self.session_id, after=self.after, limit=self.limit)
 
@@ -74,7 +74,7 @@ class GetThoughtSession(Question):
 
     session_id: Session
 
-    def answer(self, view: LedgerView) -> AuditSessionDocument:
+    def answer(self, view: ReadableView) -> AuditSessionDocument:
         """Return the session."""
         return session_view(view, self.session_id)
 
@@ -92,7 +92,7 @@ class MerkleRoot(Question):
 
     session_id: Session
 
-    def answer(self, view: LedgerView) -> MerkleRootDocument:
+    def answer(self, view: ReadableView) -> MerkleRootDocument:
         """Return the root."""
         return root_view(view, self.session_id)
 
@@ -111,7 +111,7 @@ class ProveThought(Question):
     session_id: Session
     sequence: Annotated[int, Field(ge=1, le=THOUGHTS_MAX, description="Place of the thought.")]
 
-    def answer(self, view: LedgerView) -> ThoughtProofDocument:
+    def answer(self, view: ReadableView) -> ThoughtProofDocument:
         """Return the proof."""
         return thought_proof(view, self.session_id, self.sequence)
 
@@ -128,6 +128,6 @@ class ListRounds(PageByNumber):
     rows: ClassVar = "rounds"
     place: ClassVar = "round_number"
 
-    def answer(self, view: LedgerView) -> RoundsDocument:
+    def answer(self, view: ReadableView) -> RoundsDocument:
         """Return a page of rounds."""
         return rounds_document(view, after=self.after, limit=self.limit)

@@ -15,8 +15,10 @@ import anyio.to_thread
 
 from actors.commit.access_units import CreateKeyUnit, FirstOwnerUnit, GrantUnit, RevokeKeyUnit
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.records.access.actions import Grant, is_allowed
+from kernel.records.access.actions import Grant, clearance_for, is_allowed
+from kernel.records.access.clearance import LOWEST_CLEARANCE
 from kernel.records.access.keys import AccessKey, is_secret, new_key, read_key
+from kernel.records.access.readable_view import OF_EVERYTHING, RecordReader
 from kernel.records.access.records import (
     AccessDecision,
     AccessRecord,
@@ -46,8 +48,15 @@ CALLER: Final = "rotulus.caller"
 """Where the scope of a request holds who asks; absent where access is open."""
 
 
+READER: Final = "rotulus.reader"
+"""Where the scope of a request holds as whom it reads; absent where access is open."""
+
 IS_CLOSED: Final = "rotulus.closed"
 """Where the scope of a request holds that access takes a key."""
+
+
+NOBODY: Final = RecordReader(LOWEST_CLEARANCE)
+"""As whom somebody reads who shows no key."""
 
 
 def does(action: str) -> dict[str, Any]:
@@ -73,6 +82,10 @@ class Caller:
     def may(self, action: str, parts: Mapping[str, str] = NO_PARTS) -> bool:
         """Tell whether they may do something; `parts` are those of a path."""
         return is_allowed(self.grants, action, parts)
+
+    def reader(self, action: str, parts: Mapping[str, str] = NO_PARTS) -> RecordReader:
+        """Return as whom they read by something that they may do."""
+        return RecordReader(clearance_for(self.grants, action, parts), self.principal)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -153,6 +166,12 @@ def caller_of(scope: Mapping[str, Any]) -> Caller | None:
     """Return who asks, None where access is open or what is asked for is public."""
     caller: Caller | None = scope.get(CALLER)
     return caller
+
+
+def reader_of(scope: Mapping[str, Any]) -> RecordReader:
+    """Return as whom a request reads: as everybody where access is open."""
+    reader: RecordReader = scope.get(READER, NOBODY if IS_CLOSED in scope else OF_EVERYTHING)
+    return reader
 
 
 @dataclass(frozen=True, slots=True)

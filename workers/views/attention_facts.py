@@ -15,8 +15,9 @@ from kernel.audit.open_reviews import ReviewCountsDocument, count_open_reviews
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.recent_runs import RunTrouble, problems_of_runs
 from kernel.ledger.head_watch import LedgerWentBack
-from kernel.ledger.ledger import Head, LedgerView
+from kernel.ledger.ledger import Head
 from kernel.ledger.quarantine import Quarantines, RecordKey
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.implications.halts import Halt, halts_of
 from kernel.work.dead_letters import DeadGroup, dead_groups
 from kernel.work.pauses import Pause, pauses_of
@@ -205,7 +206,7 @@ class RecordLook:
 
     def look(
         self,
-        view: LedgerView,
+        view: ReadableView,
         head: Head,
         requests: RequestCounts,
         now_us: int,
@@ -222,7 +223,7 @@ class RecordLook:
         return RecordFacts(requests, pauses_of(view), view.quarantines(), self.seldom)
 
 
-def record_facts(view: LedgerView, now_us: int) -> RecordFacts:
+def record_facts(view: ReadableView, now_us: int) -> RecordFacts:
     """Return everything that a snapshot of the record says."""
     return RecordLook().look(view, view.head(), count_requests(view), now_us)
 
@@ -262,7 +263,7 @@ async def attention_facts(services: AttentionServices) -> AttentionFacts:
             not_read[name] = getattr(error, "code", type(error).__name__)
             return None
 
-    def look(view: LedgerView) -> RecordFacts:
+    def look(view: ReadableView) -> RecordFacts:
         requests = count_requests(view)
         return services.attention.look(view, view.head(), requests, now_us, anew=True)
 
@@ -305,7 +306,7 @@ def facts_of(
     )
 
 
-def _seldom_facts(view: LedgerView, now_us: int) -> SeldomFacts:
+def _seldom_facts(view: ReadableView, now_us: int) -> SeldomFacts:
     runs: Sequence[RunTrouble] = ()
     not_read = {}
     try:

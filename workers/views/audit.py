@@ -13,9 +13,9 @@ from kernel.audit.manifests import ManifestDocument, ManifestPage
 from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditFilter, OperationEntryDocument, Page
 from kernel.audit.preview import EffectPreview, RollbackPreview
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.model.dumped import DumpOf
+from kernel.records.access.readable_view import ReadableView
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.plan import plan_operation
 from kernel.verify.undoings import UndoingDifference
@@ -102,7 +102,7 @@ def page_document(page: Page) -> OperationPageDocument:
 
 
 def newest_operations_page(
-    view: LedgerView, criteria: AuditFilter, before: int | None, limit: int
+    view: ReadableView, criteria: AuditFilter, before: int | None, limit: int
 ) -> OperationPageDocument:
     """Return a page of the operations that a filter admits, newest first."""
     return page_document(newest_operations(view, criteria, before=before, limit=limit))
@@ -206,7 +206,7 @@ def preview_document(preview: RollbackPreview, refused_by: str | None) -> Rollba
     }
 
 
-def inverse_refused_by(view: LedgerView, operation_id: str) -> str | None:
+def inverse_refused_by(view: ReadableView, operation_id: str) -> str | None:
     """Return the code by which an operation's inverse would be refused now, if it would be."""
     try:
         plan_operation(view, operation_id)

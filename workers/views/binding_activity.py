@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing_extensions import TypedDict
 
 from kernel.audit.manifests import newest_manifests
-from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.ledger import Document
 from kernel.model.bindings.outcomes import (
     CANCELLED,
     CASE_UNKNOWN,
@@ -31,6 +31,7 @@ from kernel.model.bindings.outcomes import (
     SUSPENDED,
     TAKEN_BACK,
 )
+from kernel.records.access.readable_view import ReadableView
 from workers.views.bindings import BindingDocument, describe_binding
 
 MANIFESTS_LOOKED_AT_MAX = 200
@@ -157,7 +158,7 @@ class BindingView:
         }
 
 
-def binding_view(view: LedgerView, binding_id: str) -> BindingView | None:
+def binding_view(view: ReadableView, binding_id: str) -> BindingView | None:
     """Return a binding and what it did lately; None where no binding has the id."""
     binding = describe_binding(view, binding_id)
     if binding is None:

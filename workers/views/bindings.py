@@ -4,9 +4,10 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.ledger import Document
 from kernel.model.bindings.lifecycle import DISABLED, STATES, SUPERSEDED, PairState
 from kernel.model.node_kinds import SOURCE_BINDING
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.binding_pairs import count_abandoned, count_pairs
 from kernel.records.bindings import generation_in_force, generation_of, last_generation
 from kernel.work.routing_marks import is_marked
@@ -47,7 +48,7 @@ class BindingPageDocument(TypedDict):
 
 
 def describe_binding(
-    view: LedgerView, binding_id: str, generation_id: str | None = None
+    view: ReadableView, binding_id: str, generation_id: str | None = None
 ) -> BindingDocument | None:
     """Return a binding in one of its generations, by default the newest; None where none is."""
     node = view.node(binding_id)
@@ -61,7 +62,7 @@ def describe_binding(
     )
 
 
-def list_bindings(view: LedgerView, after: str | None, limit: int) -> BindingPageDocument:
+def list_bindings(view: ReadableView, after: str | None, limit: int) -> BindingPageDocument:
     """Return bindings in the order of their ids, and where the next page begins."""
     nodes = view.nodes_of_kind(SOURCE_BINDING, after=after, limit=limit)
     return {
@@ -75,13 +76,13 @@ def list_bindings(view: LedgerView, after: str | None, limit: int) -> BindingPag
     }
 
 
-def _newest(view: LedgerView, binding_id: str) -> Document:
+def _newest(view: ReadableView, binding_id: str) -> Document:
     """Return the generation in force, else the last one; nothing of a binding without any."""
     return generation_in_force(view, binding_id) or last_generation(view, binding_id) or {}
 
 
 def _describe_binding(
-    view: LedgerView, node: Document, generation: Document, counted_max: int
+    view: ReadableView, node: Document, generation: Document, counted_max: int
 ) -> BindingDocument:
     binding_id = node["node_id"]
     generation_id = generation.get("binding_generation_id")

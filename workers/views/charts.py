@@ -17,7 +17,7 @@ from kernel.ledger.chart_blocks import (
     ChartResolution,
     blocks_between,
 )
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.host import iso_time
 from kernel.work.pauses import pauses_of
 from workers.views.chart_samples import GAP, MEASURES, PackedBlock, Series, combine
@@ -81,7 +81,7 @@ def _coarsest(step_s: int) -> ChartResolution:
 
 
 def charts(
-    view: LedgerView,
+    view: ReadableView,
     now_us: int,
     *,
     since_us: int,
@@ -159,7 +159,7 @@ def _series(key: Series, steps: dict[int, list[int]], count: int) -> ChartSeries
 
 
 def _marks(
-    view: LedgerView, blocks: list[PackedBlock], since_s: int, until_s: int, queue: str | None
+    view: ReadableView, blocks: list[PackedBlock], since_s: int, until_s: int, queue: str | None
 ) -> list[ChartMark]:
     marks: list[ChartMark] = []
     starts = sorted(

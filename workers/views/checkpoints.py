@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing_extensions import TypedDict
 
 from kernel.landscape.record_anchors import count_unanchored_groups
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.checkpoint_verdict import (
@@ -15,6 +14,7 @@ from kernel.proof.checkpoint_verdict import (
     judge_checkpoint,
 )
 from kernel.proof.witness_policy import WitnessPolicy
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.receipt_seals import count_behind_the_log
 
 
@@ -48,7 +48,7 @@ class CheckpointStatusDocument(NotUnderTheTreeDocument):
 
 
 def checkpoint_status(
-    view: LedgerView,
+    view: ReadableView,
     note: bytes | None,
     policy: WitnessPolicy,
     *,
@@ -74,7 +74,7 @@ def checkpoint_status(
     }
 
 
-def what_waits(view: LedgerView) -> NotUnderTheTreeDocument:
+def what_waits(view: ReadableView) -> NotUnderTheTreeDocument:
     """Return how much of the record no tree head commits to yet."""
     return {
         "receipts_not_under_the_tree": count_behind_the_log(view),

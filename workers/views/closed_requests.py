@@ -9,8 +9,8 @@ from collections import Counter
 import orjson
 
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import PAGE_ROWS, Row
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.external import EXTERNAL_QUEUE
 from kernel.records.external_report import FAILED
 from kernel.verify.causeless import GIVEN_UP
@@ -35,7 +35,7 @@ class RequestTally:
         self._request_sequence = 0
         self._receipt_sequence = 0
 
-    def look(self, view: LedgerView) -> dict[tuple[str, str], int] | None:
+    def look(self, view: ReadableView) -> dict[tuple[str, str], int] | None:
         """Return how many requests ended, by queue and outcome, for the queues that have any.
 
         None while the past has not been read to its end; the next look goes on.
@@ -53,7 +53,7 @@ class RequestTally:
                 counts[queue, outcome] = count
         return counts
 
-    def _count_requests(self, view: LedgerView) -> bool:
+    def _count_requests(self, view: ReadableView) -> bool:
         for _ in range(PAGES_MAX):
             rows = view.recorded_queues(after=self._request_sequence, limit=PAGE_ROWS)
             self._recorded.update(queue for _, queue in rows)
@@ -63,7 +63,7 @@ class RequestTally:
                 return True
         return False
 
-    def _count_receipts(self, view: LedgerView) -> bool:
+    def _count_receipts(self, view: ReadableView) -> bool:
         for _ in range(PAGES_MAX):
             rows = view.receipt_rows(after=self._receipt_sequence, limit=PAGE_ROWS)
             for row in rows:

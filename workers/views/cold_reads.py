@@ -7,7 +7,7 @@ task or in a thread that the task waits for; the door says so with its answer.
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 
 HEADER = "Rotulus-Storage"
 ARCHIVE = "archive"
@@ -43,7 +43,7 @@ def was_archive_read() -> bool:
     return reads is not None and reads.was_archive_read
 
 
-def is_archived(view: LedgerView, target: str | tuple[int, int]) -> bool:
+def is_archived(view: ReadableView, target: str | tuple[int, int]) -> bool:
     """Tell whether an operation, or the first of a range, lies in the archive."""
     if isinstance(target, tuple):
         return view.archived_at_us(target[0]) is not None

@@ -5,8 +5,9 @@ from typing import Annotated
 
 from typing_extensions import TypedDict
 
-from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.ledger import Document
 from kernel.model.dumped import DumpOf
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.implications.halts import Halt, halts_of
 from kernel.records.implications.runs import runs_of
 
@@ -30,7 +31,9 @@ class ImplicationsDocument(TypedDict):
     next_after: str | None
 
 
-def implications_document(view: LedgerView, *, after: str = "", limit: int) -> ImplicationsDocument:
+def implications_document(
+    view: ReadableView, *, after: str = "", limit: int
+) -> ImplicationsDocument:
     """Return the newest run of every detector, and a page of the halts that stand."""
     halts = halts_of(view, after=after, limit=limit)
     return {

@@ -30,7 +30,7 @@ from kernel.landscape.reports import (
     summary_of,
 )
 from kernel.landscape.runtime.views import run_view, runtime_runs
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.host import iso_time
 
 Document = dict[str, Any]
@@ -93,7 +93,9 @@ class DiagnosisDocument(TypedDict):
 MINUTES_MAX = 60 * 24 * 366
 
 
-def list_runs(view: LedgerView, *, limit: int = 50, status: str | None = None) -> list[RunDocument]:
+def list_runs(
+    view: ReadableView, *, limit: int = 50, status: str | None = None
+) -> list[RunDocument]:
     """Return the newest runs, those of a status where one is named."""
     runs = newest_runs(view, limit=limit, status=status)
     runs += (run for run in runtime_runs(view, limit=limit) if status in (None, run["status"]))
@@ -101,13 +103,13 @@ def list_runs(view: LedgerView, *, limit: int = 50, status: str | None = None) -
     return [show_value(run_document(view, run)) for run in runs[:limit]]
 
 
-def run_summary(view: LedgerView, run_id: str) -> RunSummaryDocument:
+def run_summary(view: ReadableView, run_id: str) -> RunSummaryDocument:
     """Return what a run came to: counts, errors, outcomes, grade, its seal."""
     return cast("RunSummaryDocument", show_value(summary_of(run_view(view, run_id), run_id)))
 
 
 def explain_token(
-    view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
+    view: ReadableView, record_id: str, *, run_id: str | None = None, sink: str | None = None
 ) -> ExplanationDocument:
     """Return what an id names and the whole lineage of each token that it leads to."""
     return explanation_document(
@@ -116,7 +118,7 @@ def explain_token(
 
 
 def explain_text(
-    view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
+    view: ReadableView, record_id: str, *, run_id: str | None = None, sink: str | None = None
 ) -> str:
     """Return the same as text."""
     return explanation_text(
@@ -125,7 +127,7 @@ def explain_text(
 
 
 def explain_mermaid(
-    view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
+    view: ReadableView, record_id: str, *, run_id: str | None = None, sink: str | None = None
 ) -> str:
     """Return the same as a Mermaid graph; of a run its own graph."""
     explanation = explain(run_view(view, run_id or record_id), record_id, run_id=run_id, sink=sink)
@@ -135,38 +137,38 @@ def explain_mermaid(
 
 
 def errors(
-    view: LedgerView, run_id: str, *, error_type: ErrorKind = "all", limit: int = 100
+    view: ReadableView, run_id: str, *, error_type: ErrorKind = "all", limit: int = 100
 ) -> Document:
     """Return errors of a run."""
     return show_object(errors_of(run_view(view, run_id), run_id, kind=error_type, limit=limit))
 
 
-def dag_structure(view: LedgerView, run_id: str) -> Document:
+def dag_structure(view: ReadableView, run_id: str) -> Document:
     """Return the graph of a run, also as Mermaid."""
     return graph_of(run_view(view, run_id), run_id)
 
 
-def performance_report(view: LedgerView, run_id: str) -> Document:
+def performance_report(view: ReadableView, run_id: str) -> Document:
     """Return for how long each node worked, the slowest first; linear in the run's states."""
     return show_object(performance_of(run_view(view, run_id), run_id))
 
 
-def error_analysis(view: LedgerView, run_id: str) -> Document:
+def error_analysis(view: ReadableView, run_id: str) -> Document:
     """Return the errors of a run by their causes, the most frequent first."""
     return show_object(error_causes_of(run_view(view, run_id), run_id))
 
 
-def llm_usage_report(view: LedgerView, run_id: str) -> Document:
+def llm_usage_report(view: ReadableView, run_id: str) -> Document:
     """Return how models were called in a run, by node; linear in its calls."""
     return show_object(llm_usage_of(run_view(view, run_id), run_id))
 
 
-def outcome_analysis(view: LedgerView, run_id: str) -> Document:
+def outcome_analysis(view: ReadableView, run_id: str) -> Document:
     """Return where the tokens of a run ended; linear in its outcomes."""
     return outcomes_of(run_view(view, run_id), run_id)
 
 
-def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> ActivityDocument:
+def recent_activity(view: ReadableView, now_us: int, *, minutes: int = 60) -> ActivityDocument:
     """Return the runs that began in the last minutes, the newest first.
 
     A run of the runtime belongs to them where it went on then.
@@ -175,12 +177,12 @@ def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> Acti
     return cast("ActivityDocument", {"time_window_minutes": minutes, **show_value(document)})
 
 
-def failure_context(view: LedgerView, run_id: str, *, limit: int = 10) -> Document:
+def failure_context(view: ReadableView, run_id: str, *, limit: int = 10) -> Document:
     """Return what failed in a run, with what to ask next."""
     return show_object(failure_of(run_view(view, run_id), run_id, limit=limit))
 
 
-def diagnose(view: LedgerView, now_us: int) -> DiagnosisDocument:
+def diagnose(view: ReadableView, now_us: int) -> DiagnosisDocument:
     """Return what needs attention among the newest runs: failed, stuck, unsealed, many errors.
 
     Of the runtime's own runs: requests that were given up.

@@ -8,9 +8,9 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from kernel.audit.proofs import admission, elimination, opening_of, operation, request, trail
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.proof.verification import ProofInvalid
+from kernel.records.access.readable_view import ReadableView
 
 
 class TreeHeadDocument(TypedDict):
@@ -104,7 +104,7 @@ RequestFact = Literal["outcome", "admission"]
 
 
 def request_proof(
-    view: LedgerView, request_id: str, fact: RequestFact, size: int | None = None
+    view: ReadableView, request_id: str, fact: RequestFact, size: int | None = None
 ) -> OutcomeProofDocument:
     """Return the proof of the outcome of a request, or that it was asked for, in a tree of a size.
 
@@ -126,7 +126,7 @@ def request_proof(
 
 
 def operation_proof(
-    view: LedgerView, operation_id: str, size: int | None = None
+    view: ReadableView, operation_id: str, size: int | None = None
 ) -> OperationProofDocument:
     """Return the proof of an operation, in the tree of a size.
 
@@ -144,7 +144,7 @@ def operation_proof(
 
 
 def trail_proof(
-    view: LedgerView, session_id: str, first: int, limit: int, size: int | None = None
+    view: ReadableView, session_id: str, first: int, limit: int, size: int | None = None
 ) -> TrailProofDocument:
     """Return the proof of events of a session from a place on, in the tree of a size.
 
@@ -160,7 +160,7 @@ def trail_proof(
 
 
 def elimination_proof(
-    view: LedgerView, event_id: str, size: int | None = None
+    view: ReadableView, event_id: str, size: int | None = None
 ) -> EliminationProofDocument:
     """Return the proof of a tombstone by the id of its audit event, in the tree of a size.
 
@@ -185,7 +185,7 @@ def tree_head(tree: LogTree, size: int | None = None) -> TreeHeadDocument:
 
 
 def inclusions(
-    view: LedgerView, sequences: Iterable[int], size: int | None = None
+    view: ReadableView, sequences: Iterable[int], size: int | None = None
 ) -> list[InclusionDocument]:
     """Return for each row its stored bytes, the head of a tree, and its path in that.
 
@@ -202,7 +202,7 @@ def inclusions(
 
 
 def _inclusion(
-    view: LedgerView, tree: LogTree, sequence: int, head: TreeHeadDocument
+    view: ReadableView, tree: LogTree, sequence: int, head: TreeHeadDocument
 ) -> InclusionDocument:
     path = tree.inclusion_path(sequence - 1, int(head["tree_size"]))
     row = view.log_row_at(sequence)
@@ -214,7 +214,7 @@ def _inclusion(
     }
 
 
-def consistency(view: LedgerView, old_size: int, size: int | None = None) -> ConsistencyDocument:
+def consistency(view: ReadableView, old_size: int, size: int | None = None) -> ConsistencyDocument:
     """Return the heads of two trees and the path between them.
 
     Raises:

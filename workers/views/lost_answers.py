@@ -6,7 +6,7 @@ from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.head_acceptance import newest_acceptance, standing_findings
 
 
@@ -69,7 +69,7 @@ _FOUND = ("finding_id", "gateway", "known", "found", "common", "is_all")
 _ACCEPTED = ("accepted", "reason", "authority", "decided_by_operation_id", "evidence")
 
 
-def losses_document(view: LedgerView, *, after: int, limit: int) -> LostDocument:
+def losses_document(view: ReadableView, *, after: int, limit: int) -> LostDocument:
     """Return what stands, or what was accepted last."""
     stands = view.finding_stands()
     acceptance: dict[str, Any] | None = None

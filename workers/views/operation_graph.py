@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kernel.audit.operations import OperationEntry
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
+from kernel.records.access.readable_view import ReadableView
 
 LAYERS_MAX = 3
 """Layers of causes, and of consequences."""
@@ -64,7 +64,7 @@ class OperationGraph:
         return [node for node in self.nodes if node.operation_id in names and node.layer == layer]
 
 
-def operation_graph(view: LedgerView, operation_id: str) -> OperationGraph | None:
+def operation_graph(view: ReadableView, operation_id: str) -> OperationGraph | None:
     """Return the graph around an operation; None where it is not on the log, or cannot be read."""
     first = _entry(view, operation_id)
     if first is None:
@@ -84,16 +84,16 @@ def operation_graph(view: LedgerView, operation_id: str) -> OperationGraph | Non
     return _layout(layers, edges, is_cut=is_cut)
 
 
-_Around = Callable[[LedgerView, OperationEntry], Iterable[tuple[str, str, str]]]
+_Around = Callable[[ReadableView, OperationEntry], Iterable[tuple[str, str, str]]]
 """Yields the operations around one: the name, and the cause and the effect of the edge."""
 
 
-def _causes(_: LedgerView, entry: OperationEntry) -> Iterable[tuple[str, str, str]]:
+def _causes(_: ReadableView, entry: OperationEntry) -> Iterable[tuple[str, str, str]]:
     for parent in entry.causal_parent_operation_ids:
         yield parent, parent, entry.operation_id
 
 
-def _effects(view: LedgerView, entry: OperationEntry) -> Iterable[tuple[str, str, str]]:
+def _effects(view: ReadableView, entry: OperationEntry) -> Iterable[tuple[str, str, str]]:
     for sequence in view.sequences_caused_by(entry.operation_id, after=0, limit=LAYER_MAX + 1):
         row = view.log_row_at(sequence)
         if row is not None:
@@ -101,7 +101,7 @@ def _effects(view: LedgerView, entry: OperationEntry) -> Iterable[tuple[str, str
 
 
 def _layer(
-    view: LedgerView,
+    view: ReadableView,
     entries: list[OperationEntry],
     around: _Around,
     known: set[str],
@@ -123,7 +123,7 @@ def _layer(
     return layer, False
 
 
-def _entry(view: LedgerView, operation_id: str) -> OperationEntry | None:
+def _entry(view: ReadableView, operation_id: str) -> OperationEntry | None:
     row = view.log_row_of(operation_id)
     try:
         return None if row is None else OperationEntry.of_row(view, row)

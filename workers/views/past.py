@@ -17,8 +17,8 @@ from kernel.audit.sessions_asof import (
 )
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.past_rows import StateAsOfUnknown, check_sequence
+from kernel.records.access.readable_view import ReadableView
 from kernel.replay.asof import view_as_of
 from workers.views.audit import OperationPageDocument, newest_operations_page
 from workers.views.records import NodeDocument
@@ -68,7 +68,7 @@ class PastSession:
     """The number of entries before those that are shown."""
 
 
-def moment_of_row(view: LedgerView, sequence: int) -> LogMoment:
+def moment_of_row(view: ReadableView, sequence: int) -> LogMoment:
     """Return a row as a moment.
 
     Raises:
@@ -80,7 +80,7 @@ def moment_of_row(view: LedgerView, sequence: int) -> LogMoment:
     return LogMoment(sequence, None if row is None else row["committed_at"], head)
 
 
-def past_view(view: LedgerView, sequence: int, limit: int) -> PastView:
+def past_view(view: ReadableView, sequence: int, limit: int) -> PastView:
     """Return the record as it stood behind a row, with so many sessions and operations.
 
     Raises:
@@ -100,7 +100,7 @@ def past_view(view: LedgerView, sequence: int, limit: int) -> PastView:
 
 
 def sessions_as_of(
-    view: LedgerView, sequence: int, *, after: str | None, limit: int
+    view: ReadableView, sequence: int, *, after: str | None, limit: int
 ) -> NewestSessionsDocument:
     """Return sessions as they stood behind a row, the last changed first.
 
@@ -129,7 +129,7 @@ def sessions_as_of(
 
 
 def session_summary_as_of(
-    view: LedgerView, session_id: str, sequence: int
+    view: ReadableView, session_id: str, sequence: int
 ) -> SessionSummaryDocument | None:
     """Return a session as lists show it, as it stood; None where it was not declared then.
 
@@ -143,7 +143,7 @@ def session_summary_as_of(
 
 
 def past_session(
-    view: LedgerView, session_id: str, sequence: int, limit: int
+    view: ReadableView, session_id: str, sequence: int, limit: int
 ) -> PastSession | None:
     """Return a session as it stood, with so many entries of its trail; None before its first.
 
@@ -158,7 +158,7 @@ def past_session(
     return PastSession(summary, trail["events"], first)
 
 
-def node_as_of(view: LedgerView, node_id: str, sequence: int) -> NodeDocument | None:
+def node_as_of(view: ReadableView, node_id: str, sequence: int) -> NodeDocument | None:
     """Return a node's record as it stood, None where there was none.
 
     Raises:
@@ -167,7 +167,7 @@ def node_as_of(view: LedgerView, node_id: str, sequence: int) -> NodeDocument | 
     return cast("NodeDocument | None", view_as_of(view, sequence).node(node_id))
 
 
-def _stood_so(view: LedgerView, session_id: str, n_events: int, sequence: int) -> bool:
+def _stood_so(view: ReadableView, session_id: str, n_events: int, sequence: int) -> bool:
     """Tell whether the next event of a session was recorded behind a row, or there is none."""
     summary = view.belief_session(session_id)
     if summary is None or summary["n_events"] == n_events:
@@ -176,13 +176,13 @@ def _stood_so(view: LedgerView, session_id: str, n_events: int, sequence: int) -
 
 
 def _summary(
-    view: LedgerView, session_id: str, n_events: int, changed_at: str
+    view: ReadableView, session_id: str, n_events: int, changed_at: str
 ) -> SessionSummaryDocument:
     return _document(view, session_after(view, session_id, n_events), changed_at)
 
 
 def _document(
-    view: LedgerView, belief: BeliefSession, changed_at: str | None = None
+    view: ReadableView, belief: BeliefSession, changed_at: str | None = None
 ) -> SessionSummaryDocument:
     summary = view.belief_session(belief.session_id)
     [last] = view.belief_events(belief.session_id, first=belief.n_events - 1, limit=1)

@@ -15,7 +15,7 @@ from kernel.audit.provenance import Named, Provenance, Step
 from kernel.audit.provenance_steps import provenance_of, resolve_name
 from kernel.audit.provenance_text import provenance_mermaid, provenance_text
 from kernel.landscape.errors import LandscapeRefused
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.views import landscape
 from workers.views.landscape import ExplanationDocument
 
@@ -74,7 +74,7 @@ class ExplainedDocument(TypedDict):
     lineage: ExplanationDocument | None
 
 
-def provenance_of_question(view: LedgerView, question: ProvenanceQuestion) -> Provenance | None:
+def provenance_of_question(view: ReadableView, question: ProvenanceQuestion) -> Provenance | None:
     """Return the way of what is asked about; None where a run has to know it.
 
     Raises:
@@ -92,7 +92,7 @@ def provenance_of_question(view: LedgerView, question: ProvenanceQuestion) -> Pr
     return provenance
 
 
-def explain(view: LedgerView, question: ProvenanceQuestion) -> ExplainedDocument:
+def explain(view: ReadableView, question: ProvenanceQuestion) -> ExplainedDocument:
     """Return what an id names, with its provenance or its lineage."""
     provenance = provenance_of_question(view, question)
     if provenance is not None:
@@ -104,7 +104,7 @@ def explain(view: LedgerView, question: ProvenanceQuestion) -> ExplainedDocument
     return {"kind": lineage["kind"], "provenance": None, "lineage": lineage}
 
 
-def explain_as_text(view: LedgerView, question: ProvenanceQuestion) -> str:
+def explain_as_text(view: ReadableView, question: ProvenanceQuestion) -> str:
     """Return the same as text."""
     provenance = provenance_of_question(view, question)
     if provenance is not None:
@@ -114,7 +114,7 @@ def explain_as_text(view: LedgerView, question: ProvenanceQuestion) -> str:
     )
 
 
-def explain_as_mermaid(view: LedgerView, question: ProvenanceQuestion) -> str:
+def explain_as_mermaid(view: ReadableView, question: ProvenanceQuestion) -> str:
     """Return the same as a Mermaid graph."""
     provenance = provenance_of_question(view, question)
     if provenance is not None:

@@ -5,8 +5,8 @@ from typing import cast
 
 from typing_extensions import TypedDict
 
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RecordKey, SequenceRange, range_document
+from kernel.records.access.readable_view import ReadableView
 
 _CHAINS = frozenset({"chain_head", "kernel_event_log", "receipts", "tree_tiles"})
 
@@ -48,7 +48,7 @@ class QuarantinesDocument(TypedDict):
     quarantines: list[QuarantineDocument]
 
 
-def quarantines_document(view: LedgerView) -> QuarantinesDocument:
+def quarantines_document(view: ReadableView) -> QuarantinesDocument:
     """Return the quarantines that stand, in the order in which they were found."""
     return {
         "quarantines": [

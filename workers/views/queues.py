@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.work.dead_letters import DeadLetters, dead_letters
 from kernel.work.outcomes import open_by_queue
 from kernel.work.pauses import Pause, pauses_of
@@ -27,7 +27,7 @@ class QueueSummary:
 
 
 def queue_summary(
-    view: LedgerView,
+    view: ReadableView,
     name: str,
     depth: QueueDepth | None,
     search: RequestSearch,

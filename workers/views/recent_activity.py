@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from kernel.audit.costs import CostTotalDocument, cost_totals
 from kernel.audit.operations import AuditFilter, OperationEntryDocument, find_operations
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.host import iso_time
 from workers.views import landscape
 from workers.views.audit import page_document, totals_document
@@ -29,7 +29,7 @@ class RecentActivityDocument(TypedDict):
 
 
 def recent_activity(
-    view: LedgerView, now_us: int, *, minutes: int, summed_max: int
+    view: ReadableView, now_us: int, *, minutes: int, summed_max: int
 ) -> RecentActivityDocument:
     """Return what happened in the last minutes, the newest operations first."""
     since_us = max(0, now_us - minutes * 60_000_000)

@@ -9,8 +9,8 @@ from kernel.audit.operations import ask_ahead_of_operation, envelope_of, row_doc
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import ask_ahead_of_understanding, stale_since
 from kernel.ledger.applied_effects import effects_of
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.host import iso_time
 from kernel.work.outcomes import ask_ahead_of_counts, open_by_queue
 from kernel.work.queue_kinds import QUEUE_KINDS
@@ -81,7 +81,7 @@ class RequestCounts(TypedDict):
     """By how they ended: `completed`, `dead_letter`, `cancelled`."""
 
 
-def describe_node(view: LedgerView, node_id: str) -> NodeDocument | None:
+def describe_node(view: ReadableView, node_id: str) -> NodeDocument | None:
     """Return a node's record; reading an authority computes nothing (INV-A-AUTHORITY-EAGER-1)."""
     ask_ahead_of_understanding(view, node_id)
     record = view.node(node_id)
@@ -90,7 +90,7 @@ def describe_node(view: LedgerView, node_id: str) -> NodeDocument | None:
     return cast("NodeDocument | None", record)
 
 
-def describe_operation(view: LedgerView, operation_id: str) -> OperationRecordDocument | None:
+def describe_operation(view: ReadableView, operation_id: str) -> OperationRecordDocument | None:
     """Return everything that the record says of an operation, refused ones included.
 
     Raises:
@@ -120,15 +120,15 @@ def describe_operation(view: LedgerView, operation_id: str) -> OperationRecordDo
     return described
 
 
-def _archived_at(view: LedgerView, row: Row) -> str | None:
+def _archived_at(view: ReadableView, row: Row) -> str | None:
     archived_us = view.archived_at_us(row["ec_sequence_number"])
     return None if archived_us is None else iso_time(archived_us)
 
 
-def count_requests(view: LedgerView) -> RequestCounts:
+def count_requests(view: ReadableView) -> RequestCounts:
     """Return how many requests were recorded and how they ended."""
     ask_ahead_of_counts(view)
-    recorded = view.head().request_sequence
+    recorded = view.count_requests()
     still_open = view.count_open_requests()
     dead = view.count_outcomes("dead_letter")
     cancelled = view.count_outcomes("cancelled")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Final, Self
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.host import iso_time
 from kernel.work.queue_kinds import QUEUE_KINDS, is_requestable
 from kernel.work.request_history import RequestHistory, request_history
@@ -60,7 +60,7 @@ async def request_view(
     """Return a request of a queue; None where nothing asked this queue for it."""
     now_us = services.ledger.host.now_us()
 
-    def read(view: LedgerView) -> tuple[WorkStatus, RequestHistory, RecordedHold | None] | None:
+    def read(view: ReadableView) -> tuple[WorkStatus, RequestHistory, RecordedHold | None] | None:
         ask_ahead_of(view, [request_id], attempts=True, holds=True)
         status = status_of(view, request_id, attempts=True)
         if status is None or status.queue != queue:
@@ -115,7 +115,7 @@ class FittingPage:
 
 
 def requests_page(
-    view: LedgerView, search: RequestSearch, after: int | None, limit: int
+    view: ReadableView, search: RequestSearch, after: int | None, limit: int
 ) -> FittingPage:
     """Return a page of the requests of all queues that fit, newest first, with their number."""
     count, is_complete = count_requests(view, search, COUNTED_MAX)

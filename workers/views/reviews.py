@@ -15,7 +15,7 @@ from kernel.audit.open_reviews import (
 )
 from kernel.audit.recent_decisions import DecisionsDocument, recent_decisions
 from kernel.audit.review_words import PassageDocument, ReaderDocument
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.spans import NAMING
 from kernel.values.untrusted import text_of
 
@@ -73,7 +73,9 @@ class ReviewsView:
     decided: DecisionsDocument
 
 
-def reviews_view(view: LedgerView, kind: ReviewKind | None, after: str, limit: int) -> ReviewsView:
+def reviews_view(
+    view: ReadableView, kind: ReviewKind | None, after: str, limit: int
+) -> ReviewsView:
     """Return what waits of a kind, by default of the first of which anything waits."""
     counts = count_open_reviews(view)
     waiting: tuple[ReviewKind, ...] = tuple(each for each in REVIEW_KINDS if counts[each])

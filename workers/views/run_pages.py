@@ -11,7 +11,7 @@ from kernel.landscape import overview
 from kernel.landscape.lineage import lineage_of
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.runtime.views import counts_of, run_view, runtime_runs
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.views import landscape
 from workers.views.landscape import Document
 
@@ -48,7 +48,7 @@ class TokenPicture:
     lineage: Document
 
 
-def runs_picture(view: LedgerView, status: str | None, before_us: int | None) -> RunsPicture:
+def runs_picture(view: ReadableView, status: str | None, before_us: int | None) -> RunsPicture:
     """Return a page of runs, the newest first."""
     page = overview.runs_page(view, status=status, before_us=before_us, limit=RUNS_SHOWN)
     runs = [
@@ -60,7 +60,7 @@ def runs_picture(view: LedgerView, status: str | None, before_us: int | None) ->
     return RunsPicture(runs, page.next_before_us)
 
 
-def _runtime(view: LedgerView, status: str | None) -> list[Document]:
+def _runtime(view: ReadableView, status: str | None) -> list[Document]:
     """Return the newest runs of the runtime itself, which stand on the first page."""
     runs = runtime_runs(view, limit=RUNTIME_SHOWN)
     return [
@@ -70,7 +70,7 @@ def _runtime(view: LedgerView, status: str | None) -> list[Document]:
     ]
 
 
-def run_picture(view: LedgerView, run_id: str, after: str | None) -> RunPicture:
+def run_picture(view: ReadableView, run_id: str, after: str | None) -> RunPicture:
     """Return a run, with the tokens behind an id."""
     view = run_view(view, run_id)
     tokens = overview.tokens_page(view, run_id, after=after, limit=TOKENS_SHOWN)
@@ -89,7 +89,7 @@ def run_picture(view: LedgerView, run_id: str, after: str | None) -> RunPicture:
     )
 
 
-def token_picture(view: LedgerView, run_id: str, token_id: str) -> TokenPicture:
+def token_picture(view: ReadableView, run_id: str, token_id: str) -> TokenPicture:
     """Return the way of a token."""
     view = run_view(view, run_id)
     run: dict[str, Any] = landscape.show_value(run_of_id(view, run_id))

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from kernel.landscape import contracts, listing
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.runtime.views import run_view
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from workers.views.landscape import Document, show_object, show_value
 
 
@@ -22,13 +22,13 @@ class RecordsDocument(TypedDict):
     next_after: str | int | None
 
 
-def run_record(view: LedgerView, run_id: str) -> Document:
+def run_record(view: ReadableView, run_id: str) -> Document:
     """Return a run as it is recorded, with its configuration."""
     return show_object(run_of_id(run_view(view, run_id), run_id))
 
 
 def run_records(
-    view: LedgerView,
+    view: ReadableView,
     run_id: str,
     name: str,
     *,
@@ -42,7 +42,7 @@ def run_records(
 
 
 def calls_of(
-    view: LedgerView,
+    view: ReadableView,
     parents: str,
     parent_id: str,
     *,
@@ -56,7 +56,7 @@ def calls_of(
     return {"records": show_value(page.records), "next_after": page.next_after}
 
 
-def run_contract(view: LedgerView, run_id: str) -> Document:
+def run_contract(view: ReadableView, run_id: str) -> Document:
     """Return what a run's source and nodes say that its data is."""
     view = run_view(view, run_id)
     run = run_of_id(view, run_id)
@@ -68,7 +68,7 @@ def run_contract(view: LedgerView, run_id: str) -> Document:
     return show_object({name: run[name] for name in of_run} | {"nodes": nodes})
 
 
-def explain_field(view: LedgerView, run_id: str, field_name: str) -> Document:
+def explain_field(view: ReadableView, run_id: str, field_name: str) -> Document:
     """Return by which name a field was read, what it was renamed to, and which schemas name it."""
     field = contracts.field_declarations(run_view(view, run_id), run_id, field_name)
     return {
@@ -84,7 +84,7 @@ def explain_field(view: LedgerView, run_id: str, field_name: str) -> Document:
 
 
 def contract_violations(
-    view: LedgerView, run_id: str, *, after: str | None = None, limit: int = 100
+    view: ReadableView, run_id: str, *, after: str | None = None, limit: int = 100
 ) -> RecordsDocument:
     """Return a page of rows that were not valid, each with the names that do not fit.
 

@@ -23,8 +23,8 @@ from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.lineage import locate_record
 from kernel.landscape.overview import runs_page
 from kernel.landscape.runtime.views import run_view
-from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
+from kernel.records.access.readable_view import ReadableView
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.request_lists import RequestSummary, list_requests
 from kernel.work.request_search import RequestSearch
@@ -89,7 +89,7 @@ class SearchResults:
         return not any(getattr(self, each.name) for each in fields(self))
 
 
-def named_subject(view: LedgerView, text: str) -> SearchSubject | None:
+def named_subject(view: ReadableView, text: str) -> SearchSubject | None:
     """Return the one thing that a text names; None where it names none, or several requests."""
     if text in QUEUE_KINDS:
         return SearchSubject("queue", text)
@@ -106,7 +106,7 @@ def named_subject(view: LedgerView, text: str) -> SearchSubject | None:
     return SearchSubject(kinds.get(named.kind, "record"), text)
 
 
-def _subject_beside_the_log(view: LedgerView, text: str) -> SearchSubject | None:
+def _subject_beside_the_log(view: ReadableView, text: str) -> SearchSubject | None:
     """Return what a text names that has no row on the log and no record of the kernel's."""
     if "\x00" in text:
         return None
@@ -125,7 +125,7 @@ def _subject_beside_the_log(view: LedgerView, text: str) -> SearchSubject | None
     return SearchSubject("run" if kind == "runs" else "record", text)
 
 
-def _request(view: LedgerView, search: RequestSearch) -> SearchSubject | None:
+def _request(view: ReadableView, search: RequestSearch) -> SearchSubject | None:
     """Return the request that a search is about; None where it is about none or several."""
     requests = list_requests(view, search, after=None, limit=2).requests
     if len(requests) != 1:
@@ -133,7 +133,7 @@ def _request(view: LedgerView, search: RequestSearch) -> SearchSubject | None:
     return SearchSubject("request", requests[0].request_id, requests[0].queue)
 
 
-def search_results(view: LedgerView, text: str) -> SearchResults:
+def search_results(view: ReadableView, text: str) -> SearchResults:
     """Return where a text occurs, the newest first, at most `ROWS_MAX` of each kind."""
     words = text.casefold()
     sessions = find_sessions(view, text, after=None, limit=ROWS_MAX)["sessions"]
@@ -152,7 +152,7 @@ def search_results(view: LedgerView, text: str) -> SearchResults:
     )
 
 
-def _request_matches(view: LedgerView, text: str) -> Iterator[RequestMatches]:
+def _request_matches(view: ReadableView, text: str) -> Iterator[RequestMatches]:
     searches = {
         "request_key": RequestSearch(request_key=text),
         "item_key": RequestSearch(item_key=text),

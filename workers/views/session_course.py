@@ -10,7 +10,8 @@ from itertools import islice
 from kernel.audit.provenance import Words, words_at
 from kernel.audit.provenance_of_sessions import span_of_justification
 from kernel.belief.events import BeliefEvent
-from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.ledger import Document
+from kernel.records.access.readable_view import ReadableView
 
 ENTRIES_MAX = 2_000
 """First entries of a trail that are read."""
@@ -63,7 +64,7 @@ class SessionCourse:
         return self.left_counts[self.at]
 
 
-def session_course(view: LedgerView, session_id: str, step: int | None) -> SessionCourse | None:
+def session_course(view: ReadableView, session_id: str, step: int | None) -> SessionCourse | None:
     """Return a session's course around a step, by default the last; None where there is none."""
     row = view.belief_session(session_id)
     if row is None:
@@ -101,7 +102,7 @@ def session_course(view: LedgerView, session_id: str, step: int | None) -> Sessi
     )
 
 
-def _step(view: LedgerView, number: int, event: BeliefEvent, left_count: int) -> CourseStep:
+def _step(view: ReadableView, number: int, event: BeliefEvent, left_count: int) -> CourseStep:
     stated = event.payload.get("justification")
     justification: Document = stated if isinstance(stated, dict) else {}
     span = span_of_justification(justification)

@@ -7,8 +7,8 @@ from typing_extensions import TypedDict
 
 from kernel.belief.events import BeliefEvent
 from kernel.belief.record import read_session, read_survivors
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import SEARCH_ROWS, Row
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.host import iso_time
 
 SCANNED_MAX = 2000
@@ -47,7 +47,7 @@ class TrailDocument(TypedDict):
 
 
 def find_sessions(
-    view: LedgerView, words: str | None, *, after: str | None, limit: int
+    view: ReadableView, words: str | None, *, after: str | None, limit: int
 ) -> NewestSessionsDocument:
     """Return the sessions with these words in id or title, the last changed first.
 
@@ -85,7 +85,7 @@ def _cursor_text(place: tuple[int, str] | None) -> str | None:
 
 
 def recorded_snapshot(
-    view: LedgerView, session_id: str, survivors_max: int
+    view: ReadableView, session_id: str, survivors_max: int
 ) -> dict[str, Any] | None:
     """Return where a session stands by its trail, None where there is none.
 
@@ -96,13 +96,13 @@ def recorded_snapshot(
     return None if session is None else session.belief.snapshot(survivors_max)
 
 
-def session_summary(view: LedgerView, session_id: str) -> SessionSummaryDocument | None:
+def session_summary(view: ReadableView, session_id: str) -> SessionSummaryDocument | None:
     """Return a session as lists show it, None where it declared no hypotheses."""
     row = view.belief_session(session_id)
     return None if row is None else _summary(row)
 
 
-def session_trail(view: LedgerView, session_id: str, after: int, limit: int) -> TrailDocument:
+def session_trail(view: ReadableView, session_id: str, after: int, limit: int) -> TrailDocument:
     """Return entries of a session's trail behind the first `after`."""
     entries = view.belief_events(session_id, first=after, limit=limit + 1)
     return {

@@ -6,8 +6,8 @@ from actors.commit.thought_units import MerkleRootDocument
 from actors.errors import ThoughtNotTaken
 from actors.sharding.assignment import shard_of
 from kernel.audit.operations import AuditFilter
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
+from kernel.records.access.readable_view import ReadableView
 from workers.views.audit import OperationPageDocument, newest_operations_page
 from workers.views.session_course import SessionCourse, session_course
 from workers.views.session_lists import (
@@ -51,7 +51,7 @@ class SessionView:
 
 
 def session_view(
-    view: LedgerView, session_id: str, *, before: int | None, limit: int, step: int | None = None
+    view: ReadableView, session_id: str, *, before: int | None, limit: int, step: int | None = None
 ) -> SessionView | None:
     """Return a session with the entries of its trail up to the number `before`, or the newest.
 
@@ -74,7 +74,7 @@ def session_view(
     return SessionView(summary, trail, first, operations, owner, course, thoughts)
 
 
-def _thoughts(view: LedgerView, session_id: str) -> SessionThoughts | None:
+def _thoughts(view: ReadableView, session_id: str) -> SessionThoughts | None:
     try:
         page = thoughts_document(view, session_id, after=0, limit=THOUGHTS_SHOWN)
     except ThoughtNotTaken:

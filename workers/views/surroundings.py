@@ -6,7 +6,8 @@ from typing import Protocol, TypeVar
 
 from actors.sharding.assignment import REQUESTS_OF
 from actors.sharding.held_shards import HeldShards
-from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.ledger.ledger import Ledger
+from kernel.records.access.readable_view import ReadableView
 from kernel.work.contents import BINDING_QUEUE
 from queues.errors import QueueError
 from queues.fleet.worker_heartbeats import Heartbeats
@@ -78,7 +79,7 @@ class RequestServices(Protocol):
     def fleet(self) -> FleetServices:
         """The other gateways."""
 
-    async def read(self, question: Callable[[LedgerView], T]) -> T:
+    async def read(self, question: Callable[[ReadableView], T]) -> T:
         """Answer a question from a snapshot of the ledger."""
 
 

@@ -16,7 +16,7 @@ from actors.commit.thought_units import (
     thought_document_of,
 )
 from actors.errors import ThoughtNotTaken
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.retention.thought_contents import Storage, read_content
 from kernel.thoughts.reading import read_chain, round_rows, thought_path, thought_rows
 from kernel.thoughts.sessions import session_of
@@ -67,7 +67,7 @@ class ThoughtProofDocument(TypedDict):
     seal_sequence: str
 
 
-def session_view(view: LedgerView, session_id: str) -> AuditSessionDocument:
+def session_view(view: ReadableView, session_id: str) -> AuditSessionDocument:
     """Return where a session stands.
 
     Raises:
@@ -76,7 +76,7 @@ def session_view(view: LedgerView, session_id: str) -> AuditSessionDocument:
     return read_session_document(view, session_id)
 
 
-def chain_view(view: LedgerView, session_id: str) -> ThoughtChainDocument:
+def chain_view(view: ReadableView, session_id: str) -> ThoughtChainDocument:
     """Read the chain of a session again; nothing is recorded, and finalizing needs that it is.
 
     Raises:
@@ -93,7 +93,7 @@ def chain_view(view: LedgerView, session_id: str) -> ThoughtChainDocument:
     }
 
 
-def root_view(view: LedgerView, session_id: str) -> MerkleRootDocument:
+def root_view(view: ReadableView, session_id: str) -> MerkleRootDocument:
     """Return the root of a session, null until it is finalized.
 
     Raises:
@@ -104,7 +104,7 @@ def root_view(view: LedgerView, session_id: str) -> MerkleRootDocument:
 
 
 def thoughts_document(
-    view: LedgerView, session_id: str, *, after: int, limit: int
+    view: ReadableView, session_id: str, *, after: int, limit: int
 ) -> ThoughtsDocument:
     """Return where a session stands, and its thoughts behind a place.
 
@@ -124,14 +124,14 @@ def thoughts_document(
     return {"session": session, "thoughts": shown, "next_after": last if goes_on else None}
 
 
-def rounds_document(view: LedgerView, *, after: int, limit: int) -> RoundsDocument:
+def rounds_document(view: ReadableView, *, after: int, limit: int) -> RoundsDocument:
     """Return rounds behind a number."""
     rows = round_rows(view, after=after, limit=limit)
     last = rows[-1]["round_number"] if len(rows) == limit else None
     return {"rounds": [round_document(row) for row in rows], "next_after": last}
 
 
-def thought_proof(view: LedgerView, session_id: str, sequence: int) -> ThoughtProofDocument:
+def thought_proof(view: ReadableView, session_id: str, sequence: int) -> ThoughtProofDocument:
     """Return the proof of a thought of a session that was finalized.
 
     Raises:

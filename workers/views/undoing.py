@@ -8,7 +8,7 @@ them; then they go together, the newest first, each by an operation of its own.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.plan import RollbackPlan, plan_epoch, plan_operation, plan_operations
 from kernel.values.errors import KernelError
@@ -57,12 +57,12 @@ class AroundOperation:
     undoing: UndoingView
 
 
-def around_operation(view: LedgerView, operation_id: str) -> AroundOperation:
+def around_operation(view: ReadableView, operation_id: str) -> AroundOperation:
     """Return what stands around an operation of the log."""
     return AroundOperation(operation_graph(view, operation_id), undoing_view(view, operation_id))
 
 
-def undoing_view(view: LedgerView, operation_id: str) -> UndoingView:
+def undoing_view(view: ReadableView, operation_id: str) -> UndoingView:
     """Return what undoing an operation takes now."""
     names = {operation_id}
     try:
@@ -96,11 +96,11 @@ def _in_the_way(refused: RollbackRefused) -> set[str]:
     return {each for field in _IN_THE_WAY for each in refused.details.get(field, ())}
 
 
-def _stays(view: LedgerView, names: Collection[str], code: str, why: str) -> UndoingView:
+def _stays(view: ReadableView, names: Collection[str], code: str, why: str) -> UndoingView:
     return UndoingView(_newest_first(view, names)[:UNDONE_MAX], code=code, why_not=why)
 
 
-def _as_far_as_it_goes(view: LedgerView, operation_id: str) -> UndoingView:
+def _as_far_as_it_goes(view: ReadableView, operation_id: str) -> UndoingView:
     going = _newest_first(view, {operation_id})
     try:
         plan = plan_epoch(view, operation_id)
@@ -116,7 +116,7 @@ def _persists(plan: RollbackPlan) -> tuple[str, ...]:
     return tuple(str(effect["external_effect_descriptor"]) for effect in plan.persists)
 
 
-def _newest_first(view: LedgerView, names: Collection[str]) -> tuple[UndoneOperation, ...]:
+def _newest_first(view: ReadableView, names: Collection[str]) -> tuple[UndoneOperation, ...]:
     rows = (view.log_row_of(name) for name in names)
     operations = [
         UndoneOperation(row["operation_id"], row["ec_sequence_number"], row["semantic_intent"])

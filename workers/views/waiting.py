@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE, CASCADES, ready_items
-from kernel.ledger.ledger import LedgerView, Request
+from kernel.ledger.ledger import Request
+from kernel.records.access.readable_view import ReadableView
 from kernel.values.host import iso_time
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import recorded_request
@@ -64,7 +65,7 @@ class Surroundings:
     where nobody has it on the record."""
 
 
-def hold_of_request(view: LedgerView, request_id: str, now_us: int) -> RecordedHold | None:
+def hold_of_request(view: ReadableView, request_id: str, now_us: int) -> RecordedHold | None:
     """Return what the record says of a request; None where it has its outcome.
 
     Raises:
@@ -83,14 +84,14 @@ def hold_of_request(view: LedgerView, request_id: str, now_us: int) -> RecordedH
     return RecordedHold(request.queue, request.priority, reason, pauses, session_id, item)
 
 
-def _session_of(view: LedgerView, request: Request) -> str | None:
+def _session_of(view: ReadableView, request: Request) -> str | None:
     """Return the session that made the understanding whose authority is to be recomputed."""
     node = view.node(request.item_key) if request.queue == AUTHORITY_QUEUE else None
     created = None if node is None else view.log_row_of(node["created_by_operation_id"])
     return None if created is None else created["session_id"]
 
 
-def _reason(view: LedgerView, request: Request, now_us: int) -> str | None:
+def _reason(view: ReadableView, request: Request, now_us: int) -> str | None:
     due_us = due_at_us(request)
     if due_us > now_us:
         return f"it is not begun until it is due, at {iso_time(due_us)}"

@@ -5,7 +5,8 @@ here, and everything else from the snapshot itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from copy import copy
+from typing import Any, TypeVar, cast
 
 import orjson
 from sqlalchemy import Table
@@ -25,10 +26,12 @@ from kernel.ledger.ledger import LedgerView
 from kernel.ledger.sqlite.query import query_records
 from kernel.ledger.store.tables import Row, TableQuery, Tables, TablesView, rows_of
 
+View = TypeVar("View", bound=LedgerView)
+
 _NAMES = {table: name for name, table in TABLES.items()}
 
 
-def run_view(view: LedgerView, run_id: str | None) -> LedgerView:
+def run_view(view: View, run_id: str | None) -> View:
     """Return the snapshot in which a run is read: of the runtime with its records, else as it is.
 
     Raises:
@@ -46,10 +49,13 @@ def run_view(view: LedgerView, run_id: str | None) -> LedgerView:
     return view_of(view, stretch)
 
 
-def view_of(view: LedgerView, stretch: RuntimeRun) -> LedgerView:
+def view_of(view: View, stretch: RuntimeRun) -> View:
     """Return a snapshot with the records of a stretch; linear in its rows."""
     made = _RunTables(RuntimeRecords(view, stretch).rows, view.tables)
-    return LedgerView(cast("TablesView", made), view.archive)
+    # Whoever may read the snapshot as it is reads the run so.
+    of_run = copy(view)
+    of_run.tables = cast("TablesView", made)
+    return of_run
 
 
 def runtime_runs(view: LedgerView, *, limit: int) -> list[Row]:

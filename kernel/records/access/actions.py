@@ -2,15 +2,22 @@
 
 Each route, page and command names one action. An action that is scoped names the part of a path by
 which a grant may be narrowed: who was granted `producer` of `queue:resize` may ask for work in that
-queue alone. What is not scoped needs a grant of everything (`*`).
+queue alone. What is not scoped needs a grant of everything (`*`). A grant has a clearance too: up
+to which class its holder sees what it allows to read (decision kernel/0720).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
+from kernel.records.access.clearance import (
+    CLEARANCES,
+    EVERY_CLASS,
+    LOWEST_CLEARANCE,
+    widest_clearance,
+)
 from kernel.records.access.errors import AccessRefused
 
 Role = Literal["producer", "worker", "operator", "reviewer", "auditor", "scraper", "owner"]
@@ -24,6 +31,21 @@ SCOPE: Final = r"(queue|session):[!-~]+"
 
 _SCOPE: Final = re.compile(SCOPE)
 
+_INSIDERS: Final = "work_product_internal"
+CLEARANCE_OF_ROLE: Mapping[Role, str] = MappingProxyType(
+    {
+        "producer": _INSIDERS,
+        "worker": EVERY_CLASS,
+        "operator": _INSIDERS,
+        "reviewer": _INSIDERS,
+        "auditor": EVERY_CLASS,
+        "scraper": LOWEST_CLEARANCE,
+        "owner": EVERY_CLASS,
+    }
+)
+"""Of a grant that states none. What is firewalled or sealed is opened by name; workers read the
+ledger itself, and who verifies it has to see all of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grant:
@@ -32,6 +54,13 @@ class Grant:
     principal: str
     role: str
     scope: str = EVERYTHING
+    clearance: str = ""
+    """Up to which class it lets its holder read; that of the role where it is empty."""
+
+    @property
+    def reads_up_to(self) -> str:
+        """Return the clearance that holds."""
+        return self.clearance or CLEARANCE_OF_ROLE.get(cast("Role", self.role), LOWEST_CLEARANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +104,8 @@ ACTIONS: Mapping[str, AccessAction] = MappingProxyType(
         "manage.keys": _of(),
         "manage.access": _of(),
         "read.access": _of("auditor"),
+        # SQL over the tables, which knows of no class: it takes a clearance of everything too.
+        "query.records": _of("auditor", content=True),
         "read.fleet": _of("operator", "reviewer", "auditor"),
         "read.metrics": _of("scraper", "operator", "auditor"),
         "read.operators": _of("operator", "reviewer", "auditor"),
@@ -98,22 +129,29 @@ ACTIONS: Mapping[str, AccessAction] = MappingProxyType(
 
 def is_allowed(grants: Iterable[Grant], name: str, parts: Mapping[str, str]) -> bool:
     """Tell whether any of the grants allows an action; `parts` are those of the path."""
+    return name == PUBLIC or any(True for _ in _allowing(grants, name, parts))
+
+
+def clearance_for(grants: Iterable[Grant], name: str, parts: Mapping[str, str]) -> str:
+    """Return up to which class somebody reads by an action: the widest of what allows it."""
+    return widest_clearance(grant.reads_up_to for grant in _allowing(grants, name, parts))
+
+
+def _allowing(grants: Iterable[Grant], name: str, parts: Mapping[str, str]) -> Iterator[Grant]:
     action = ACTIONS[name]
-    if name == PUBLIC:
-        return True
     scopes = {EVERYTHING}
     if action.scope == "queue" and "queue" in parts:
         scopes.add(f"queue:{parts['queue']}")
     if action.scope == "session" and "session_id" in parts:
         scopes.add(f"session:{parts['session_id']}")
-    return any(grant.role in action.roles and grant.scope in scopes for grant in grants)
+    return (grant for grant in grants if grant.role in action.roles and grant.scope in scopes)
 
 
 def check_grant(grant: Grant) -> None:
-    """Look whether a grant names a role and a scope.
+    """Look whether a grant names a role, a scope and a clearance, or none.
 
     Raises:
-        AccessRefused: `access_role_unknown`, `access_scope_invalid`.
+        AccessRefused: `access_role_unknown`, `access_scope_invalid`, `access_clearance_unknown`.
     """
     if grant.role not in ROLES:
         raise AccessRefused("access_role_unknown", f"a role is one of {', '.join(ROLES)}")
@@ -121,3 +159,6 @@ def check_grant(grant: Grant) -> None:
     if grant.scope != EVERYTHING and not is_scope:
         message = "a scope is * for everything, queue:NAME or session:ID"
         raise AccessRefused("access_scope_invalid", message)
+    if grant.clearance not in ("", *CLEARANCES):
+        message = f"a clearance is one of {', '.join(CLEARANCES)}"
+        raise AccessRefused("access_clearance_unknown", message)

@@ -8,6 +8,7 @@ Code = Literal[
     "principal_invalid",
     "access_role_unknown",
     "access_scope_invalid",
+    "access_clearance_unknown",
     "access_grant_unknown",
     "access_key_unknown",
     "access_keys_too_many",

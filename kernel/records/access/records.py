@@ -7,7 +7,7 @@ up to there. A key's row goes when it is revoked, and when it has expired and an
 
 import heapq
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -18,10 +18,11 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.receipts_of_kind import receipts_of_kind
-from kernel.ledger.store.tables import TableQuery
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.receipt import Receipt
 from kernel.records.access.actions import EVERYTHING, Grant, check_grant
 from kernel.records.access.errors import AccessRefused
+from kernel.records.access.keys import is_secret, read_key
 from kernel.records.access.principals import principal_of
 from kernel.records.operator_decisions import Decide, OperatorDecision, record_decision
 from kernel.values.host import parse_time_us
@@ -75,16 +76,37 @@ class AccessDecision:
 
 def grants_of(view: LedgerView) -> tuple[Grant, ...]:
     """Return the grants that stand, the oldest first."""
-    return tuple(
-        Grant(row["principal"], row["role"], row["scope"]) for row in view.tables.scan(_GRANTS)
-    )
+    return tuple(grant_in(row) for row in view.tables.scan(_GRANTS))
 
 
 def access_record(view: LedgerView) -> AccessRecord:
     """Return the grants and the keys that stand."""
-    fields = KeyRecord.__dataclass_fields__
-    keys = (KeyRecord(**{name: row[name] for name in fields}) for row in view.tables.scan(_KEYS))
-    return AccessRecord(grants_of(view), tuple(keys))
+    return AccessRecord(grants_of(view), tuple(map(_key_of, view.tables.scan(_KEYS))))
+
+
+def _key_of(row: Row) -> KeyRecord:
+    return KeyRecord(**{name: row[name] for name in KeyRecord.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whose key somebody shows, and what they were granted."""
+
+    key: KeyRecord
+    grants: tuple[Grant, ...]
+
+
+def holder_of(view: LedgerView, text: str, now_us: int) -> Holder | None:
+    """Return whose key a text is, None where it is none that stands."""
+    key = read_key(text)
+    row = None if key is None else view.tables.get(schema.access_keys, key.key_id)
+    if key is None or row is None:
+        return None
+    record = _key_of(row)
+    if record.expires_at_us <= now_us or not is_secret(key, record.secret_hash):
+        return None
+    granted = (grant for grant in grants_of(view) if grant.principal == record.principal)
+    return Holder(record, tuple(granted))
 
 
 def access_mark(view: LedgerView) -> tuple[int, ...]:
@@ -102,15 +124,19 @@ def grant(
 ) -> bool:
     """Record a grant; False, and nothing recorded, where it stands.
 
+    The same role of the same thing with another clearance takes the place of what stands.
+
     Raises:
         AccessRefused: `principal_invalid`, `access_role_unknown`, `access_scope_invalid`,
-            `access_grants_too_many`.
+            `access_clearance_unknown`, `access_grants_too_many`.
     """
     principal_of(granted.principal)
     check_grant(granted)
-    if transaction.tables.get(schema.access_grants, grant_key(granted)) is not None:
+    granted = replace(granted, clearance=granted.reads_up_to)
+    standing = transaction.tables.get(schema.access_grants, grant_key(granted))
+    if standing is not None and standing["clearance"] == granted.clearance:
         return False
-    if transaction.tables.count(_GRANTS) >= GRANTS_MAX:
+    if standing is None and transaction.tables.count(_GRANTS) >= GRANTS_MAX:
         message = f"a ledger has at most {GRANTS_MAX} grants; withdraw one"
         raise AccessRefused("access_grants_too_many", message)
     _record(transaction, GRANTED, ACCESS_GRANT, asdict(granted), decision, decide)
@@ -125,9 +151,11 @@ def withdraw(
     Raises:
         AccessRefused: `access_grant_unknown`; `access_owner_needed` for the last owner's.
     """
-    if transaction.tables.get(schema.access_grants, grant_key(granted)) is None:
+    row = transaction.tables.get(schema.access_grants, grant_key(granted))
+    if row is None:
         message = f"{granted.principal} has no grant {granted.role} of {granted.scope}"
         raise AccessRefused("access_grant_unknown", message)
+    granted = grant_in(row)
     if _is_owners(granted) and [*filter(_is_owners, grants_of(transaction))] == [granted]:
         message = "nobody could manage access any more; grant owner to somebody else first"
         raise AccessRefused("access_owner_needed", message)
@@ -213,12 +241,17 @@ def access_at(view: LedgerView, sequence: int) -> AccessRecord:
         elif kind == KEY_REVOKED:
             keys.pop(body["key_id"], None)
         else:
-            stated = Grant(body["principal"], body["role"], body["scope"])
+            stated = grant_in(body)
             if kind == GRANTED:
                 grants[grant_key(stated)] = stated
             else:
                 grants.pop(grant_key(stated), None)
     return AccessRecord(tuple(grants.values()), tuple(keys.values()))
+
+
+def grant_in(body: Document) -> Grant:
+    """Return the grant that a receipt, or a row, tells of."""
+    return Grant(**{name: body[name] for name in ("principal", "role", "scope", "clearance")})
 
 
 def grant_key(granted: Grant) -> str:
@@ -256,7 +289,7 @@ def _target_of(body: Document) -> str:
 
 
 def _grant(transaction: LedgerTransaction, body: Document) -> None:
-    granted = Grant(body["principal"], body["role"], body["scope"])
+    granted = grant_in(body)
     row = {
         "grant_key": grant_key(granted),
         **asdict(granted),
@@ -266,8 +299,7 @@ def _grant(transaction: LedgerTransaction, body: Document) -> None:
 
 
 def _withdraw(transaction: LedgerTransaction, body: Document) -> None:
-    granted = Grant(body["principal"], body["role"], body["scope"])
-    transaction.tables.delete(schema.access_grants, grant_key(granted))
+    transaction.tables.delete(schema.access_grants, grant_key(grant_in(body)))
 
 
 def _create_key(transaction: LedgerTransaction, body: Document) -> None:

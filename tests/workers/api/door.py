@@ -48,7 +48,7 @@ from workers.dashboard.error_pages import ErrorPages
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.principal_limits import PrincipalLimits
-from workers.gateway.dashboard_source import LiveSource
+from workers.gateway.dashboard_source import LiveSource, cleared_hubs
 from workers.gateway.page_source import LivePages
 from workers.gateway.wiring import replaying, reporting, writing
 from workers.publication.log_publishing import LogPublishing
@@ -195,7 +195,8 @@ async def running_door(
         fleet=FleetServices(held_shards),
         publishing=None if publishing is None else publishing(ledger),
     )
-    router = build_router(SnapshotHub(LiveSource(services, 4)), LivePages(services))
+    hub, cleared = SnapshotHub(LiveSource(services, 4)), cleared_hubs(services, 4)
+    router = build_router(hub, LivePages(services), cleared)
     pages = ErrorPages().reader_send
     app = build_app(services, router, hosts=hosts, host=host, reader_send=pages)
     async with anyio.create_task_group() as tasks, http_client(app) as http:
@@ -204,6 +205,8 @@ async def running_door(
         tasks.start_soon(committer.run)
         tasks.start_soon(outcomes.run)
         tasks.start_soon(sessions.run, ready.set)
+        for each in (hub, *cleared.values()) if takes_keys else ():
+            tasks.start_soon(each.run)
         await ready.wait()
         yield Door(services, app, committer, http)
         tasks.cancel_scope.cancel()

@@ -285,7 +285,7 @@ async def test_keys_and_grants_are_changed_at_the_door_by_an_owner(closed: Door)
     assert (await closed.http.get("/v1/access/caller", headers=ada)).json() == {
         "access": "keys",
         "principal": "person:ada",
-        "roles": [{"role": "auditor", "scope": "*"}],
+        "roles": [{"role": "auditor", "scope": "*", "clearance": "everything"}],
     }
     turned = await closed.http.post(
         f"/v1/access/keys/{made.json()['key_id']}/rotate", json={}, headers=owner

@@ -81,7 +81,6 @@ COMMANDS_OF_NO_QUESTION: Mapping[str, tuple[str, ...]] = {
             "dockets report",
             "pipeline graph",
             "settings",
-            "docs",
             "completion",
             "man",
         ),

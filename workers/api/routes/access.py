@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from kernel.records.access.actions import EVERYTHING, SCOPE, SCOPE_CHARS_MAX, Grant, Role
+from kernel.records.access.clearance import Clearance
 from kernel.records.access.errors import AccessRefused
 from kernel.records.access.principals import PRINCIPAL, PRINCIPAL_CHARS_MAX
 from kernel.records.access.records import (
@@ -45,6 +46,8 @@ class RoleOf(BaseModel):
 
     role: Role
     scope: ScopeName = EVERYTHING
+    clearance: Clearance | None = None
+    """Up to which visibility class its holder reads; that of the role where it is left out."""
 
 
 class KeyBody(_Reasoned):
@@ -105,14 +108,17 @@ async def whoami(services: Given, request: Request) -> CallerDocument:
         "principal": None if caller is None else caller.principal,
         "roles": []
         if caller is None
-        else [{"role": grant.role, "scope": grant.scope} for grant in caller.grants],
+        else [
+            {"role": grant.role, "scope": grant.scope, "clearance": grant.reads_up_to}
+            for grant in caller.grants
+        ],
     }
 
 
 @router.post("/keys", status_code=201)
 async def create_key(body: KeyBody, services: Given, request: Request) -> KeyDocument:
     """Make a key and give its principal roles; the answer alone has the key."""
-    grants = [Grant(body.principal, each.role, each.scope) for each in body.roles]
+    grants = [_grant_of(body.principal, each) for each in body.roles]
     made = await _changes(services).create_key(
         body.principal, grants, body.days, _decision(request, body.reason)
     )
@@ -158,11 +164,15 @@ async def withdraw(body: GrantBody, services: Given, request: Request) -> Grante
 async def _change(
     body: GrantBody, services: Services, request: Request, *, stands: bool
 ) -> GrantedDocument:
-    granted = Grant(body.principal, body.role, body.scope)
+    granted = _grant_of(body.principal, body)
     decision = _decision(request, body.reason)
     changed = await _changes(services).change_grant(granted, decision, stands=stands)
     await _refresh(services)
     return {"changed": changed}
+
+
+def _grant_of(principal: str, body: RoleOf) -> Grant:
+    return Grant(principal, body.role, body.scope, body.clearance or "")
 
 
 async def _key_document(services: Services, made: NewKey) -> KeyDocument:

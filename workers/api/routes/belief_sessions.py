@@ -30,6 +30,7 @@ from kernel.belief.limits import (
     MAX_STABILITY_WINDOW,
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy, TombstonePlace
+from kernel.records.access.readable_view import NotCleared
 from workers.api.errors import ApiError
 from workers.api.json_answers import json_answer
 from workers.api.json_routes import json_router
@@ -236,6 +237,8 @@ async def declare(body: DeclareBody, services: Given, size: GivenSize) -> Any:
         body.metadata,
         size.survivors_max,
     )
+    if await services.hides_session(session_id):
+        raise NotCleared("a session of this id is there, which your clearance does not let you see")
     snapshot = await services.sessions.ask(session_id, message)
     declared = {"session_id": session_id, "snapshot": snapshot}
     return await json_answer(declared, 201, size.headers)

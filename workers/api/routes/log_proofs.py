@@ -5,8 +5,8 @@ from typing import Annotated
 
 from fastapi import Path, Query, Request
 
-from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
+from kernel.records.access.readable_view import ReadableView
 from workers.api.json_routes import json_router
 from workers.api.preferred_proofs import durability_of_row
 from workers.api.services import Given
@@ -29,7 +29,7 @@ async def inclusion(
     row, and the tree is that of their checkpoint where no other is asked for.
     """
 
-    def proof_in(size: int | None) -> Callable[[LedgerView], InclusionDocument]:
+    def proof_in(size: int | None) -> Callable[[ReadableView], InclusionDocument]:
         return ProveInclusion(ec_sequence_number=ec_sequence_number, tree_size=size).answer
 
     proof = await services.read(proof_in(tree_size))

@@ -9,6 +9,7 @@ from kernel.ledger.ledger import Document
 from kernel.model.dumped import DumpOf
 from kernel.model.numbers import SEQUENCE_MAX
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy, CallerKind
+from kernel.records.access.readable_view import NotCleared
 from kernel.values.errors import KernelError
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
@@ -75,8 +76,10 @@ async def replay(body: ReplayBody, services: Given) -> ReplayDocument:
     """Replay and record it; what was not reproduced says why. No model is asked.
 
     A record that gives other bytes than it holds is answered with `replay_differs`, and health
-    says so from then on.
+    says so from then on. It takes a clearance of everything.
     """
+    if not services.reader.reads_everything:
+        raise NotCleared("a replay reads what it replays whole: it takes a clearance of everything")
     context = AuditContext(**body.audit_context.model_dump())
     try:
         receipts = await services.replay(body.target, body.strategy, context)

@@ -54,6 +54,7 @@ async def simulate(
     result = await services.sessions.ask(str(session_id), message)
     if not isinstance(result, SimulationResult):
         raise result
+    await services.expect_readable(result.document())
     if result.outcome == "previewed":
         return result.document()
     code, text = _why(result)

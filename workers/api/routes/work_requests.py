@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import RequestWorkUnit
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.work.contents import BindingEvaluation, ExtractionTask, ExtractionTransition
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (
@@ -280,7 +280,7 @@ async def _outcomes(
 async def _read_outcomes(
     services: Services, queue: str, request_ids: list[str]
 ) -> list[RequestOutcome]:
-    def read(view: LedgerView) -> list[RequestOutcome]:
+    def read(view: ReadableView) -> list[RequestOutcome]:
         ask_ahead_of(view, request_ids)
         return [
             existing_request(view, outcome_of(view, queue, request_id), request_id)

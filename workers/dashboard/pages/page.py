@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, Literal
@@ -34,7 +34,7 @@ from workers.dashboard.sanitize import (
 )
 from workers.environment.output import command_line
 from workers.environment.system_host import utc_now
-from workers.use_cases.access import IS_CLOSED, caller_of
+from workers.use_cases.access import IS_CLOSED, caller_of, reader_of
 from workers.views.cold_reads import was_archive_read
 
 STATE_WORDS: Final[Mapping[StateAsked, str]] = {
@@ -94,8 +94,13 @@ class Pages:
 
     source: PageSource
     assets: Assets
-    picture: Callable[[], Row]
+    picture: Callable[[Request], Awaitable[Row]]
     """The newest picture of the overview, of which each page shows what needs somebody."""
+
+    def for_request(self, request: Request) -> "Pages":
+        """Return the pages as whoever asks may read them."""
+        source = self.source.for_reader(reader_of(request.scope))
+        return self if source is self.source else replace(self, source=source)
 
     async def answer(
         self,
@@ -107,7 +112,7 @@ class Pages:
     ) -> Response:
         """Return a page; a thread renders it, so that it does not hold the loop."""
         common = frame_context(
-            request, self.assets, request.scope.get("rotulus.place"), self.picture()
+            request, self.assets, request.scope.get("rotulus.place"), await self.picture(request)
         )
         loaded = templates().get_template(f"pages/{template}.html")
         html = await to_thread.run_sync(lambda: loaded.render({**common, **context}))

@@ -10,6 +10,7 @@ from kernel.audit.provenance import Provenance
 from kernel.ledger.ledger import Head
 from kernel.ledger.shards import Shard
 from kernel.records.access.keys import AccessKey
+from kernel.records.access.readable_view import RecordReader
 from kernel.work.attempts import SignaturePage
 from kernel.work.bulk_operations import (
     BulkOperation,
@@ -52,6 +53,10 @@ from workers.views.undoing import AroundOperation
 
 class PageSource(Protocol):
     """Reads and does what the pages ask for."""
+
+    def for_reader(self, reader: RecordReader) -> "PageSource":
+        """Return the pages as somebody may read them; itself where that changes nothing."""
+        ...
 
     async def log_in(self, text: str) -> AccessKey | None:
         """Open a session by a key and return the session's own; None where it is no key."""

@@ -1,9 +1,11 @@
 """Diagnoses a runtime for a model: what needs somebody, by its record and its gateway."""
 
+from typing import ClassVar
+
 import orjson
 
 from kernel.audit.open_reviews import count_open_reviews
-from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import ReadableView
 from kernel.work.pauses import pauses_of
 from workers.client.errors import GatewayError
 from workers.environment.system_host import system_host
@@ -29,6 +31,8 @@ class Diagnose(Tool):
     Begin here. Without a gateway it is the record's alone: pauses, halts, damage, reviews, runs.
     """
 
+    action: ClassVar[str] = "read.fleet"
+
     async def result(self, context: ToolContext) -> Document:
         """Return what the record says, and what the gateway says where there is one."""
         now_us = system_host().now_us()
@@ -49,12 +53,12 @@ class Diagnose(Tool):
         }
 
 
-def _read_record(view: LedgerView, now_us: int) -> tuple[Document, list[AttentionItem]]:
+def _read_record(view: ReadableView, now_us: int) -> tuple[Document, list[AttentionItem]]:
     items = attention_items(AttentionFacts(record=record_facts(view, now_us)))
     return _record_document(view, now_us), items
 
 
-def _record_document(view: LedgerView, now_us: int) -> Document:
+def _record_document(view: ReadableView, now_us: int) -> Document:
     recorded = {
         "tree_head": tree_head(view.log_tree()),
         "requests": count_requests(view),

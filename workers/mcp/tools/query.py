@@ -1,7 +1,7 @@
 """Defines the tools of SQL: one bounded SELECT on the ledger's tables, and their list."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -32,6 +32,7 @@ class RunQuery(Tool):
     runtime's own (`runtime:…`): name one of those as `run_id` to ask its records alone.
     """
 
+    action: ClassVar[str] = "query.records"
     sql: Annotated[str, Field(min_length=1, max_length=SQL_CHARS_MAX)]
     limit: Annotated[int, Field(ge=1, le=ROWS_MAX)] = 50
     run_id: Annotated[
@@ -56,6 +57,7 @@ class DescribeSchema(Tool):
     With `run_id` a query has the tables `landscape_…` and the functions of SQLite.
     """
 
+    action: ClassVar[str] = "query.records"
     table: Name | None = None
 
     async def result(self, context: ToolContext) -> Document:

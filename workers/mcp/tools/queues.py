@@ -1,6 +1,7 @@
 """Defines the tools of queues: requests on the record, what is paused or given up, who works."""
 
 from dataclasses import asdict
+from typing import ClassVar
 
 from kernel.work.pauses import pauses_of
 from kernel.work.requests import status_of
@@ -18,6 +19,8 @@ class GetQueueState(Tool):
 
     `queues` and `fleet` come from the gateway, the rest from the record.
     """
+
+    action: ClassVar[str] = "read.fleet"
 
     async def result(self, context: ToolContext) -> Document:
         """Return the queues."""
@@ -40,6 +43,7 @@ class GetOpenRequest(PartTool):
     Of an open one the gateway says in a sentence why it waits.
     """
 
+    action: ClassVar[str] = "read.producers"
     request_id: Name
 
     async def whole(self, context: ToolContext) -> Document:

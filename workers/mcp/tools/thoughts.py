@@ -20,6 +20,7 @@ _Name = Annotated[
 
 
 class _OfThoughts(Tool):
+    action: ClassVar[str] = "read.thoughts"
     session_id: Session
 
     async def step(self, context: ToolContext, part: str, **body: Any) -> Document:
@@ -68,6 +69,7 @@ class AuditSessionStart(_OfThoughts):
     """Begin a session of thoughts for a task. Writes."""
 
     writes: ClassVar[bool] = True
+    action: ClassVar[str] = "write.thoughts"
     task_id: _Name
 
     async def result(self, context: ToolContext) -> Document:
@@ -80,6 +82,7 @@ class ThoughtRecordTool(_OfThoughts):
     """Record a thought; the same `thought_id` again is the same thought. Writes."""
 
     writes: ClassVar[bool] = True
+    action: ClassVar[str] = "write.thoughts"
     thought_id: _Name
     thought_type: ThoughtType
     content: Annotated[str, Field(max_length=CONTENT_CHARS_MAX)]
@@ -95,6 +98,7 @@ class MerkleFinalize(_OfThoughts):
     """Seal a session that is verified up to its closing reflection; its root is final. Writes."""
 
     writes: ClassVar[bool] = True
+    action: ClassVar[str] = "write.thoughts"
     is_exact: ClassVar[bool] = True
 
     async def result(self, context: ToolContext) -> Document:
@@ -106,6 +110,7 @@ class AuditSessionEnd(_OfThoughts):
     """End a session of thoughts that was finalized. Writes."""
 
     writes: ClassVar[bool] = True
+    action: ClassVar[str] = "write.thoughts"
 
     async def result(self, context: ToolContext) -> Document:
         """Return the session."""

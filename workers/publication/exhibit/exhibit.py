@@ -22,11 +22,11 @@ from kernel.audit.proofs import (
 from kernel.audit.provenance import Named, Provenance, Step
 from kernel.audit.provenance_steps import provenance_of
 from kernel.ledger.archive import ArchiveUnavailable
-from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid
+from kernel.records.access.readable_view import ReadableView
 from kernel.records.rollback_marks import mark_of
 from kernel.values.errors import KernelError
 from workers.environment.checkpoint_key import check_continued
@@ -76,7 +76,7 @@ class Exhibit:
 
 
 def gather(
-    view: LedgerView,
+    view: ReadableView,
     name: str,
     hypothesis: str | None,
     *,
@@ -121,7 +121,7 @@ def gather(
 
 def _add(
     exhibit: Exhibit,
-    view: LedgerView,
+    view: ReadableView,
     size: int,
     named: Named,
     kind: str,
@@ -146,7 +146,7 @@ _Proved = tuple[str, ProofSubject | None, str]
 """The kind of a proof file, what it proves if it can be made, and why something is not in it."""
 
 
-def _operation(view: LedgerView, record_id: str, withheld: Collection[str]) -> _Proved:
+def _operation(view: ReadableView, record_id: str, withheld: Collection[str]) -> _Proved:
     try:
         if record_id in withheld:
             subject = operation(view, record_id, with_envelope=False)
@@ -160,8 +160,8 @@ def _operation(view: LedgerView, record_id: str, withheld: Collection[str]) -> _
         return "operation", None, str(error)
 
 
-def _subject(kind: str) -> Callable[[LedgerView, str, Collection[str]], _Proved]:
-    def prove_subject(view: LedgerView, record_id: str, _: Collection[str]) -> _Proved:
+def _subject(kind: str) -> Callable[[ReadableView, str, Collection[str]], _Proved]:
+    def prove_subject(view: ReadableView, record_id: str, _: Collection[str]) -> _Proved:
         try:
             return kind, SUBJECTS[kind](view, record_id), ""
         except (ProofSubjectUnknown, ProofInvalid, RangeQuarantined, ArchiveUnavailable) as error:
@@ -170,7 +170,7 @@ def _subject(kind: str) -> Callable[[LedgerView, str, Collection[str]], _Proved]
     return prove_subject
 
 
-_PROVED: Mapping[str, Callable[[LedgerView, str, Collection[str]], _Proved]] = MappingProxyType(
+_PROVED: Mapping[str, Callable[[ReadableView, str, Collection[str]], _Proved]] = MappingProxyType(
     {
         "operation": _operation,
         "elimination": _subject("elimination"),

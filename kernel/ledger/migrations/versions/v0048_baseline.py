@@ -3,8 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0047"
-programs_from = "0047"
+revision = "0048"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -24,6 +23,7 @@ def upgrade() -> None:
         sa.Column("principal", TEXT, nullable=False),
         sa.Column("role", TEXT, nullable=False),
         sa.Column("scope", TEXT, nullable=False),
+        sa.Column("clearance", TEXT, nullable=False),
         sa.Column("granted_at_us", INTEGER, nullable=False),
         sa.PrimaryKeyConstraint("grant_key"),
     )
