@@ -15,7 +15,7 @@ PARALLEL := -n $(PROCESSES) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check coverage matrix compiled lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto blocking deploy-check lock release clean
+.PHONY: help setup demo test test-fast check coverage matrix compiled lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision reference proto blocking deploy-check lock release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -142,6 +142,9 @@ baseline: $(STAMP) ## After a change of the ledger's schema, while nothing was r
 revision: $(STAMP) ## After a change of the ledger's schema, once it was released: NAME="what changed"
 	@test -n "$(NAME)" || { echo 'make revision NAME="what changed"'; exit 2; }
 	@$(BIN)/python -m tests.revisions revision "$(NAME)"
+
+reference: $(STAMP) ## Write the references of commands, HTTP and client into deploy/guides/
+	@$(BIN)/python -m tests.reference_docs
 
 proto: $(STAMP) ## Write workers/tee/tee_pb2* from tee.proto
 	@mkdir -p $(VENV)/proto && $(BIN)/python -m grpc_tools.protoc -Irotulus=. \

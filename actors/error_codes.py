@@ -278,6 +278,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "witnesses_not_in_time": ErrorCode(None, "service", is_retryable=True, may_be_taken=True),
         "witness_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "output_unusable": ErrorCode(None, "request"),
+        "page_unknown": ErrorCode(None, "request"),
         "time_stamp_invalid": ErrorCode(None, "request"),
         "time_stamp_unavailable": ErrorCode(None, "service", is_retryable=True),
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),
@@ -346,6 +347,9 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         # What a client says itself, and a command before there is a service.
         "gateway_unreachable": ErrorCode(None, "service", is_retryable=True, may_be_taken=True),
         "gateway_failed": ErrorCode(None, "service", may_be_taken=True),
+        "gateway_untrusted": ErrorCode(None, "caller"),
+        "ca_file_unusable": ErrorCode(None, "caller"),
+        "tls_unusable": ErrorCode(None, "caller"),
         "job_result_invalid": ErrorCode(None, "request", may_be_taken=True),
         "settings_invalid": ErrorCode(None, "caller"),
         "secret_unreadable": ErrorCode(None, "caller"),

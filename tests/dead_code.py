@@ -33,7 +33,7 @@ MEANT: Mapping[str, frozenset[str]] = MappingProxyType(
         "a library calls it": frozenset(
             {
                 *("format_commands", "auth_flow", "readinto"),
-                *("read_from_socket", "connection_made", "data_received", "capture_signals"),
+                *("read_from_socket", "data_received", "capture_signals"),
                 *("intercept_service", "collect", "handle_error", "address_string", "log_message"),
                 *("downgrade", "__call__", "pack_command"),
                 *("handle_starttag", "handle_endtag", "handle_data", "main_loop"),

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "{later:04}"
+programs_from = "{later:04}"
 down_revision = "{before:04}"
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -78,6 +79,45 @@ def downgrade():
 
 
 {helper}'''
+
+
+_EXPANDING = '''"""Labels."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "{later:04}"
+programs_from = "{before:04}"
+down_revision = "{before:04}"
+
+TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+
+
+def upgrade():
+    op.add_column("nodes", sa.Column("label", TEXT))
+    op.create_index("nodes_by_label", "nodes", ["label"])
+    op.create_table("labels", sa.Column("label", TEXT, primary_key=True))
+
+
+def downgrade():
+    raise NotImplementedError("the ledger's schema goes forward only")
+'''
+
+
+def write_expanding_revision(folder: Path) -> Path:
+    """Write every revision and a later one, after which this program goes on, into a folder."""
+    shutil.copytree(
+        migrations.FOLDER / "versions", folder, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    text = _EXPANDING.format(later=LATER, before=LATER - 1)
+    (folder / f"v{LATER:04}_labels.py").write_text(text)
+    return folder
+
+
+def become_later(patch):
+    """Let this program make the later tables, and work on no others."""
+    for name in ("SCHEMA_VERSION", "PROGRAMS_FROM", "TABLES_FROM"):
+        patch.setattr(schema, name, LATER)
 
 
 def write_later_revision(folder: Path) -> Path:

@@ -131,7 +131,8 @@ def _file_of(version: int, message: str = BASELINE) -> Path:
 
 def _count_up(version: int) -> None:
     text = SCHEMA.read_text()
-    SCHEMA.write_text(re.sub(r"(?m)^SCHEMA_VERSION = \d+$", f"SCHEMA_VERSION = {version}", text))
+    numbers = r"(?m)^(SCHEMA_VERSION|PROGRAMS_FROM|TABLES_FROM) = \d+$"
+    SCHEMA.write_text(re.sub(numbers, rf"\1 = {version}", text))
 
 
 def _plain_tables() -> MetaData:

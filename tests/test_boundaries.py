@@ -46,6 +46,10 @@ ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
     ),
     "workers/client/blocking.py": (DISTINCT, frozenset({"secrets.token_hex"})),
     "workers/client/gateway_http.py": ("spreads clients", frozenset({"random.uniform"})),
+    "workers/client/http_transport.py": (
+        "whom a program trusts, which its environment names",
+        frozenset({"os.environ"}),
+    ),
     "workers/client/rotulus.py": (
         "a program's client, whose keys no other may have",
         frozenset({"os.environ", "secrets.token_hex"}),

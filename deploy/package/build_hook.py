@@ -5,7 +5,8 @@
    `rotulus_client`.
 3. `import kernel.values` binds the name `kernel`, and goes on doing so by a further import in its
    line. What cannot be rewritten in its own statement ends the build.
-4. An editable install is left as it is: `dev-mode-dirs` in pyproject.toml leads to this folder.
+4. The pages that `rotulus docs` opens lie below `rotulus` as they lie in the repository.
+5. An editable install is left as it is: `dev-mode-dirs` in pyproject.toml leads to this folder.
 """
 
 import ast
@@ -23,7 +24,10 @@ CLIENT: Final = "workers.client"
 OWN: Final = {"workers.client.typed": f"{NAME}.workers.client.typed", CLIENT: "rotulus_client"}
 """Modules whose name in the wheel is not their name behind that of the wheel."""
 
-LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.md", "decisions")
+PAGES: Final = "deploy"
+PICTURES: Final = "deploy/pictures/*"
+
+LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "decisions", "rulings.md")
 
 
 def name_in_wheel(module: str) -> str:
@@ -82,8 +86,12 @@ def write_wheels_files(root: Path, folder: Path) -> None:
         shutil.copytree(root / package, folder / package, ignore=LEFT_OUT)
     client = folder.joinpath(*CLIENT.split("."))
     for path in client.iterdir():
-        if path.is_file():
+        if path.is_file() and path.suffix != ".md":
             path.unlink()
+    for path in (*root.glob("*.md"), *(root / PAGES).rglob("*.md"), *root.glob(PICTURES)):
+        copy = folder / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
     for path in folder.rglob("*.py"):
         try:
             path.write_text(text_in_wheel(path.read_text("utf-8")), "utf-8")

@@ -72,7 +72,10 @@ def test_alembic_sees_no_difference_to_the_schema():
 
 
 def test_the_schemas_version_is_the_newest_revision():
-    assert int(migrations.scripts()[-1].revision) == schema.SCHEMA_VERSION, FORGOTTEN
+    newest = migrations.scripts()[-1]
+    assert int(newest.revision) == schema.SCHEMA_VERSION, FORGOTTEN
+    assert int(newest.module.programs_from) == schema.PROGRAMS_FROM <= schema.SCHEMA_VERSION
+    assert schema.TABLES_FROM <= schema.SCHEMA_VERSION
 
 
 NEW_LOG = "CREATE TABLE log2 (ec_sequence_number INTEGER NOT NULL PRIMARY KEY)"

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from itertools import islice, pairwise
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from tests.package.installation import ROOT, Installation, copy_tests, install
 from tests.parsed_modules import parsed
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
+from workers.cli import pages
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -125,12 +127,25 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ast.Module]:
-    """The modules of the wheel by their paths."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the wheel has below its name."""
     folder = tmp_path_factory.mktemp("wheel") / "rotulus"
     write_wheels_files(ROOT, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(folder: Path) -> dict[str, ast.Module]:
+    """The modules of the wheel by their paths."""
     modules = parsed(folder.rglob("*.py"))
     return {path.relative_to(folder).as_posix(): module for path, module in modules.items()}
+
+
+def test_the_wheel_has_every_page_where_the_repository_has_it(folder: Path):
+    pages_of_wheel = {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
+    assert pages_of_wheel == {*pages.paths()}
+    assert all((folder / path).read_text() == pages.text_of(path) for path in pages.paths())
+    assert (folder / "deploy" / "pictures" / "page.png").is_file()
 
 
 def texts_of(module: ast.Module) -> Iterator[str]:

@@ -12,12 +12,13 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from kernel.ledger import migrations, schema
+from kernel.ledger import migrations
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.postgres import catalog as postgres_catalog
 from kernel.ledger.sqlite import catalog as sqlite_catalog
 from kernel.values.errors import LedgerSchemaDiffers
 from kernel.verify import verify
+from tests import later_revision
 from tests.contract.described import described_postgres, described_sqlite
 from tests.kernel.build import FakeHost, adapt, create, submit
 from tests.later_revision import (
@@ -63,7 +64,7 @@ def later_program(become_later):
 def become_later(monkeypatch, folder, place, postgres):
     def become():
         monkeypatch.setattr(migrations, "VERSIONS", folder)
-        monkeypatch.setattr(schema, "SCHEMA_VERSION", LATER)
+        later_revision.become_later(monkeypatch)
         if is_database(place):
             facts, catalog = later_facts_of_postgres(postgres), postgres_catalog
         else:

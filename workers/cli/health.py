@@ -39,4 +39,5 @@ def _worker_place(settings: Settings) -> tuple[str, str]:
     port = settings.worker_metrics_port
     if not port:
         raise click.UsageError(f"--worker needs the port of {variable_of('worker_metrics_port')}")
-    return f"http://127.0.0.1:{port}", "/metrics"
+    scheme = "http" if settings.tls_cert_file is None else "https"
+    return f"{scheme}://127.0.0.1:{port}", "/metrics"

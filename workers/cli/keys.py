@@ -10,7 +10,7 @@ from workers.cli.access import CLEARANCE, ROLE, SCOPE, reason
 from workers.cli.common import as_json, gateway_url, pass_settings, print_document
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.question_commands import Columns, as_rows, of_gateway, question_command
-from workers.environment.output import echo
+from workers.environment.output import echo, say
 from workers.environment.settings import Settings
 from workers.questions.access import GetAccess
 
@@ -94,5 +94,6 @@ def _print_key(made: Any, *, as_json: bool) -> None:
     if as_json:
         print_document(made, as_json=True)
         return
-    echo(f"{made['principal']}, until {made['expires_at']}; nobody is shown the key again:")
+    # Standard output has the key alone, so that a file of it is a key file.
+    say(f"{made['principal']}, until {made['expires_at']}; nobody is shown the key again:")
     echo(made["key"])

@@ -84,6 +84,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "dockets": "Say what the rules find in the dockets of a file.",
         "play": "Play a kit of hypotheses through a belief session.",
         "export": "Write the log as JSON lines that verify by themselves.",
+        "docs": "Open the pages: tutorials, runbook, reference; offline.",
         "completion": "Print the script by which a shell completes commands.",
         "man": "Print the manual page, made from the commands.",
     },

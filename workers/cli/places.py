@@ -50,7 +50,7 @@ REFUSED: Final[Mapping[str, PlaceRefusal]] = {
     "tee": PlaceRefusal("it keeps its sessions in the folder and asks no gateway"),
     "new": _FILES_ALONE,
     **dict.fromkeys(
-        ("settings", "completion", "man"),
+        ("settings", "docs", "completion", "man"),
         PlaceRefusal(*["it prints the same wherever it runs"] * 2),
     ),
     "witness": _FILES_ALONE,

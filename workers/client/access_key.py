@@ -18,7 +18,7 @@ def key_in(environment: Mapping[str, str] = os.environ) -> str:
     """Return the key of ROTULUS_KEY, or of the file that ROTULUS_KEY_FILE names; empty for none.
 
     Raises:
-        GatewayError: `access_key_unreadable` where the file cannot be read.
+        GatewayError: `access_key_unreadable` where the file cannot be read, or is no key.
     """
     key, path = environment.get(KEY, ""), environment.get(KEY_FILE, "")
     if not key and path:
@@ -28,7 +28,10 @@ def key_in(environment: Mapping[str, str] = os.environ) -> str:
         except (OSError, UnicodeDecodeError):
             message = f"the file that {KEY_FILE} names cannot be read as a key"
             raise GatewayError("access_key_unreadable", message) from None
-    return key.strip()
+    key = key.strip()
+    if any(map(str.isspace, key)):
+        raise GatewayError("access_key_unreadable", "a key is one word; what is named has several")
+    return key
 
 
 def has_key(environment: Mapping[str, str] = os.environ) -> bool:

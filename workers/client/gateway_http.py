@@ -19,7 +19,7 @@ from .access_key import KeyAuth
 from .answers import BoundedAnswers, UnreadableAnswer, reading
 from .errors import GatewayError
 from .gateway_table import read_table
-from .http_transport import HttpTransport
+from .http_transport import HttpTransport, UntrustedCertificate
 from .owner_hints import HEADER, OwnerHints
 
 TIMEOUT_S: Final = 60.0
@@ -239,7 +239,7 @@ class Patience:
             GatewayError: sending it again does not help, or has not for too long.
         """
         if isinstance(response, httpx.TransportError):
-            helps = not isinstance(response, UnreadableAnswer)
+            helps = not isinstance(response, UnreadableAnswer | UntrustedCertificate)
         else:
             helps = response.status_code in TRY_AGAIN
         if not helps or not self._may_repeat(response) or self._waited_s >= self._give_up_after_s:
@@ -256,6 +256,8 @@ def error_of(response: Refused, remedy: str = "") -> GatewayError:
     """Return what a refusal says, and what helps where no gateway answers."""
     if isinstance(response, UnreadableAnswer):
         return GatewayError("gateway_failed", str(response))
+    if isinstance(response, UntrustedCertificate):
+        return GatewayError("gateway_untrusted", str(response))
     if isinstance(response, httpx.TransportError):
         _log.debug("gateway_unreachable: %r", response)
         helps = f"; {remedy}" if remedy else ""

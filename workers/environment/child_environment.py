@@ -28,12 +28,13 @@ _WAITS = "ROTULUS_WAITS"
 
 _EVERY: Final = (
     "data_dir redis_url redis_prefix database_url database_connections archive_url"
-    " allow_remote allowed_hosts host"
+    " allow_remote allowed_hosts host tls_cert_file tls_key_file ca_file"
     " binding_slots lease_slots log_level log_format traces_url traces_sample worker_token"
     " model_url model_name model_key model_timeout_s loop_blocked_s_max"
 )
 _GATEWAY: Final = (
-    "port access principal_limits tee_target elimination_store webhook_secret user_confirmation_key"
+    "port access principal_limits trusted_proxies tee_target tee_ca_file elimination_store"
+    " webhook_secret user_confirmation_key"
     " architect_confirmation_key batch_max mailbox_max requests_max active_sessions_mib"
     " passivate_after_s shards shard_lease_s gateway_id advertised_url path_prefix"
     " active_models kernel_idempotency_window_hours kernel_capacity kernel_capacity_reserves"

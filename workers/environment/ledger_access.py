@@ -1,6 +1,7 @@
 """Opens the record for the command line, without the right to write."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from kernel.ledger.archive import Archive
 from kernel.ledger.damage import Damage
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.log_tree import LogTree
+from kernel.ledger.migration_plan import RowsLook
 from kernel.ledger.sqlite import schema as sqlite_schema
 from kernel.ledger.sqlite.ledger_files import fold
 from kernel.ledger.sqlite.online_copy import copy_online
@@ -202,6 +204,20 @@ def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "SchemaMigra
     from kernel.ledger.postgres import schema as postgres_schema  # noqa: PLC0415 - see `open_store`
 
     return postgres_schema.migrate(database.get_secret_value(), dry_run=dry_run)
+
+
+def look_at_rows(place: LedgerPlace, tables: Iterable[str]) -> dict[str, RowsLook]:
+    """Count the rows of those tables of a ledger that there are, and time the reading of some.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger there, or it does not answer.
+    """
+    database = _database_of(place)
+    if isinstance(database, Path):
+        return sqlite_schema.look_at_rows(database, tables, time.monotonic)
+    from kernel.ledger.postgres import schema as postgres_schema  # noqa: PLC0415 - see `open_store`
+
+    return postgres_schema.look_at_rows(database.get_secret_value(), tables, time.monotonic)
 
 
 def copy_ledger(place: LedgerPlace, copy: Path) -> None:

@@ -157,6 +157,21 @@ def _host_list(value: str) -> str:
 HostList = Annotated[str, Field(max_length=8192), AfterValidator(_host_list)]
 
 
+def _networks(value: str) -> str:
+    try:
+        for entry in value.split(","):
+            ipaddress.ip_network(entry.strip())
+    except ValueError:
+        raise PydanticCustomError(
+            "trusted_proxies_invalid",
+            "must be addresses or networks separated by commas, such as 10.0.0.0/8",
+        ) from None
+    return value
+
+
+ProxyList = Annotated[str, Field(max_length=8192), AfterValidator(_networks)]
+
+
 def _queue_names(value: str) -> str:
     unknown = set(value.split(",")) - PRIORITIES_OF.keys()
     if unknown and unknown - plugins_of(QUEUES).keys():
@@ -306,6 +321,27 @@ class Settings(BaseSettings):
     key_file: Path | None = Field(
         default=None, description="File with that key, where ROTULUS_KEY is unset."
     )
+    tls_cert_file: Path | None = Field(
+        default=None,
+        description="File of the certificate (PEM, its chain behind it) by which the gateway, the "
+        "metrics of workers, `rotulus tee` and `rotulus witness` speak TLS, 1.2 or later; read "
+        "again when it changes; unset: they are spoken to in the clear.",
+    )
+    tls_key_file: Path | None = Field(
+        default=None,
+        description="File of that certificate's key (PEM, not encrypted), which not every user "
+        "may read.",
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="File of certificates (PEM) of authorities that commands, clients and workers "
+        "trust besides the machine's, when they ask gateways.",
+    )
+    trusted_proxies: ProxyList | None = Field(
+        default=None,
+        description="Addresses and networks of proxies, separated by commas, whose "
+        "`X-Forwarded-For` says who asks, as the record has it; unset: nobody's.",
+    )
     path_prefix: str = Field(
         default="",
         max_length=200,
@@ -336,6 +372,11 @@ class Settings(BaseSettings):
         max_length=512,
         description="Tee (host:port) for sessions declared with the elimination store `tee`; "
         "loopback unless ROTULUS_ALLOW_REMOTE is set.",
+    )
+    tee_ca_file: Path | None = Field(
+        default=None,
+        description="File of certificates (PEM) by which that Tee is known; unset: it is spoken to "
+        "in the clear.",
     )
     app: str | None = Field(
         default=None,
@@ -707,6 +748,15 @@ class Settings(BaseSettings):
             raise PydanticCustomError(
                 "access_open_remote",
                 "other machines could do everything here; set ROTULUS_ACCESS=keys",
+            )
+        return value
+
+    @field_validator("tls_key_file")
+    @classmethod
+    def _key_has_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if (value is None) != (info.data.get("tls_cert_file") is None):
+            raise PydanticCustomError(
+                "tls_half_stated", "a certificate and its key are named together, or neither"
             )
         return value
 

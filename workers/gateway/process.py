@@ -33,6 +33,7 @@ from workers.environment.machine_limits import begin_within_limits
 from workers.environment.memory import keep_trimming, settle_memory
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
+from workers.environment.tls_identity import TlsIdentity, tls_identity
 from workers.gateway.access import begin_access
 from workers.gateway.cluster import gateway_name
 from workers.gateway.head_keeper import HeadKeeper
@@ -54,6 +55,7 @@ async def serve_gateway(
         AddressUnusableError: somebody else listens at the address.
         DataFolderError: the folder cannot be used, or others could.
         FolderOfAnotherLedgerError: what lies in one of its folders is another ledger's.
+        TlsUnusable: its certificate or its key cannot be used.
         RedisOfAnotherLedgerError: the keys of the prefix are another ledger's.
         Exception: when the ledger can no longer be trusted; whoever supervises starts it again.
     """
@@ -69,12 +71,18 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     name = gateway_name(settings, port_of(listening))
     folder = DataFolder(settings.data_dir)
     keeper = HeadKeeper(name, folder.path, settings.checkpoint_key)
-    while await _serve_one(settings, redis_url, listening, name, keeper):
+    tls = tls_identity(settings)
+    while await _serve_one(settings, redis_url, listening, name, keeper, tls):
         _log.warning("gateway_begins_anew", gateway=name)
 
 
 async def _serve_one(
-    settings: Settings, redis_url: str, listening: socket.socket, name: str, keeper: HeadKeeper
+    settings: Settings,
+    redis_url: str,
+    listening: socket.socket,
+    name: str,
+    keeper: HeadKeeper,
+    tls: TlsIdentity | None,
 ) -> bool:
     """Serve from one opening of the ledger to its end; tell whether to begin anew."""
     place, clock = ledger_place(settings), LedgerClock()
@@ -85,7 +93,8 @@ async def _serve_one(
     ledger, halted = await open_patiently(opening, wait_s)
     redis = connect_redis(redis_url, settings.redis_prefix)
     gateway = build_gateway(settings, ledger, redis, name, clock, halted=halted, close=keeper.close)
-    server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
+    config = server_config(gateway.app, tls, settings.trusted_proxies)
+    server = GatewayServer(config, gateway.leave, *gateway.stops)
 
     async def watch_head() -> None:
         await keeper.run(ledger, halted=halted, end=server.end)
@@ -103,7 +112,8 @@ async def _serve_one(
         _log.info("gateway_listens", port=port_of(listening), gateway=name, halted=halted)
         # The server closes what it is given, and the next one listens on the same.
         serving = server.serve([listening.dup()])
-        await gateway.run(serving, watch_head, server.slow.run, keep_trimming)
+        following = () if tls is None else (tls.follow,)
+        await gateway.run(serving, watch_head, server.slow.run, keep_trimming, *following)
     finally:
         with anyio.CancelScope(shield=True):
             try:

@@ -14,8 +14,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from workers.environment.listening import BACKLOG
+from workers.environment.tls_identity import TlsIdentity
 from workers.gateway.connection_limits import SlowClients, connections_max, limit_connections
 from workers.gateway.http_limits import LimitedProtocol
+from workers.gateway.tls_connections import count_handshakes
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 SHUTDOWN_S = 1
@@ -102,8 +104,13 @@ class GatewayServer(uvicorn.Server):
         await self._leave()
 
 
-def server_config(app: ASGIApp) -> uvicorn.Config:
-    """Return how an application is served."""
+def server_config(
+    app: ASGIApp, tls: TlsIdentity | None = None, trusted_proxies: str | None = None
+) -> uvicorn.Config:
+    """Return how an application is served, over TLS where there is an identity.
+
+    Of those who come through one of the trusted proxies, that says whose the address is.
+    """
     config = uvicorn.Config(
         app,
         http=LimitedProtocol,
@@ -111,13 +118,18 @@ def server_config(app: ASGIApp) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=trusted_proxies is not None,
+        forwarded_allow_ips=trusted_proxies,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=SHUTDOWN_S,
         lifespan="off",
     )
     config.load()
-    protocol = limit_connections(config.http_protocol_class, connections_max())
+    limit = connections_max()
+    protocol = limit_connections(config.http_protocol_class, limit)
+    if tls is not None:
+        config.ssl = tls.context()
+        protocol = count_handshakes(protocol, limit)
     config.http_protocol_class = protocol  # type: ignore[assignment]  # it is only called
     return config

@@ -70,6 +70,7 @@ from workers.environment.ledger_mark import mark_in, mark_of
 from workers.environment.principal_limits import limits_of_principals
 from workers.environment.settings import Settings
 from workers.environment.shown_settings import shown_settings
+from workers.environment.tls_identity import certificates_in
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
 from workers.gateway.dashboard_source import LiveSource, cleared_hubs
@@ -605,4 +606,7 @@ def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | N
     def known_universe(session_id: str) -> frozenset[str] | None:
         return ledger.read(lambda view: declared_universe(view, session_id))
 
-    return AsyncEliminationStore(TeeStore(settings.tee_target, known=known_universe))
+    file = settings.tee_ca_file
+    authorities = None if file is None else certificates_in(file)
+    store = TeeStore(settings.tee_target, known=known_universe, authorities=authorities)
+    return AsyncEliminationStore(store)

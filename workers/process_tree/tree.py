@@ -111,7 +111,7 @@ async def running_tree(
         listening = sockets.enter_context(listen(settings.host, settings.port, port_from))
         measured = metrics_sockets(settings, workers, sockets)
         await anyio.to_thread.run_sync(bring_forward, place)
-        gateway_url = _url_of(settings.host, listening)
+        gateway_url = _gateway_url(settings, listening)
         # The same for every tree on a folder, of which there is one at a time.
         name = f"{socket.gethostname()}:{sha256_hex(str(folder.path).encode())[:8]}"
         shared = settings.with_changes(
@@ -149,7 +149,7 @@ async def running_tree(
                 for number, door in enumerate(measured, start=1)
             ]
             metrics_urls = tuple(
-                f"{_url_of(settings.host, door)}/metrics" for door in measured if door is not None
+                f"{_url_of(settings, door)}/metrics" for door in measured if door is not None
             )
             try:
                 alike: dict[str, dict[str, Any]] = {}
@@ -240,7 +240,15 @@ def metrics_sockets(
     return [sockets.enter_context(listen(settings.host, port, variable)) for port in ports]
 
 
-def _url_of(host: str, listening: socket.socket) -> str:
+def _gateway_url(settings: Settings, listening: socket.socket) -> str:
+    """Return where a tree's processes reach its gateway: over TLS by a name of its certificate."""
+    if settings.tls_cert_file is not None and settings.advertised_url is not None:
+        return settings.advertised_url
+    return _url_of(settings, listening)
+
+
+def _url_of(settings: Settings, listening: socket.socket) -> str:
+    host, scheme = settings.host, "http" if settings.tls_cert_file is None else "https"
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison
     name = f"[{reachable}]" if ":" in reachable else reachable
-    return f"http://{name}:{port_of(listening)}"
+    return f"{scheme}://{name}:{port_of(listening)}"

@@ -32,6 +32,7 @@ from workers.environment.ledger_clock import LedgerClock
 from workers.environment.machine_limits import begin_within_limits
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
+from workers.environment.tls_identity import TlsIdentity, tls_identity
 from workers.tee.rpc import serve_methods
 from workers.tee.service import TeeService
 
@@ -76,7 +77,13 @@ class TeeStartError(Exception):
 class TeeServer:
     """A server on an address; it serves between `start` and `stop`."""
 
-    def __init__(self, ledger: Ledger, store: LedgerEliminationStore, address: str) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        store: LedgerEliminationStore,
+        address: str,
+        tls: TlsIdentity | None = None,
+    ) -> None:
         """Bind the address, which is `host:port`; port 0 is any free one.
 
         Raises:
@@ -94,7 +101,10 @@ class TeeServer:
         serve_methods(service, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         try:
-            self.port: int = self._server.add_insecure_port(address)
+            if tls is None:
+                self.port: int = self._server.add_insecure_port(address)
+            else:
+                self.port = self._server.add_secure_port(address, _credentials(tls))
         except RuntimeError:
             raise TeeStartError("address_unusable", f"{address} cannot be bound") from None
 
@@ -120,6 +130,7 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
 
     Raises:
         TeeStartError: `address_unusable`.
+        TlsUnusable: its certificate or its key cannot be used.
         MachineUnfitError: a limit of the machine leaves it no room to work.
         DataFolderError: the folder cannot be used, or others could.
         LedgerUnavailable: when the ledger cannot be opened.
@@ -138,7 +149,7 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
         orchestrator = Orchestrator(host, settings.kernel_causal_window_minutes)
         store = LedgerEliminationStore(ledger, kernel, orchestrator, "tee")
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-        server = TeeServer(ledger, store, f"{shown}:{port}")
+        server = TeeServer(ledger, store, f"{shown}:{port}", tls_identity(settings))
         store.take()
         server.start()
         _log.info("tee_listens", port=server.port)
@@ -147,6 +158,18 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
         server.stop()
     finally:
         ledger.close()
+
+
+def _credentials(tls: TlsIdentity) -> Any:
+    """Return what gRPC asks at each connection whether there is another certificate."""
+
+    def newest() -> Any:
+        return grpc.ssl_server_certificate_configuration([tls.pair()])
+
+    def newer() -> Any:
+        return newest() if tls.read_again() else None
+
+    return grpc.dynamic_ssl_server_credentials(newest(), newer)
 
 
 class ReadableRequests(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc has no types

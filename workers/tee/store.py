@@ -58,13 +58,19 @@ class TeeStore:
         *,
         known: Callable[[str], Collection[str] | None] | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
+        authorities: bytes | None = None,
     ) -> None:
         """Connect, on first use, to the Tee at `host:port`.
 
         `known` finds the universe of a session that another process created. Without it this
-        object serves the sessions that it has created itself, after a restart none.
+        object serves the sessions that it has created itself, after a restart none. With
+        certificates of `authorities` the Tee is spoken to over TLS, else in the clear.
         """
-        self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+        if authorities is None:
+            self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+        else:
+            credentials = grpc.ssl_channel_credentials(authorities)
+            self._channel = grpc.secure_channel(target, credentials, options=CHANNEL_OPTIONS)
         self._methods = client_methods(self._channel)
         self._known = known
         self._timeout_s = timeout_s

@@ -17,6 +17,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 import structlog
 
 from workers.environment.host_names import LOOPBACK_NAMES, host_name
+from workers.environment.tls_identity import TlsIdentity
 from workers.telemetry.metric_registry import CONTENT_TYPE
 
 ASKER_S = 2.0
@@ -26,13 +27,27 @@ _log = structlog.get_logger(__name__)
 
 
 class _Server(WSGIServer):
-    def __init__(self, listening: socket.socket) -> None:
+    def __init__(self, listening: socket.socket, tls: TlsIdentity | None) -> None:
         super().__init__(listening.getsockname(), _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
+        self._tls = tls
+        self._context = None if tls is None else tls.context()
         # Without asking a name server who we are.
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Take a connection; over TLS its client shakes hands when it is read."""
+        connection, address = super().get_request()
+        if self._tls is None or self._context is None:
+            return connection, address
+        self._tls.read_again()
+        connection.settimeout(ASKER_S)
+        wrapped = self._context.wrap_socket(
+            connection, server_side=True, do_handshake_on_connect=False
+        )
+        return wrapped, address
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - given
         """Go on after a client that went away or took too long."""
@@ -51,13 +66,17 @@ class _Handler(WSGIRequestHandler):
 
 @contextmanager
 def open_door(
-    listening: socket.socket, text: Callable[[], bytes], *, hosts: frozenset[str]
+    listening: socket.socket,
+    text: Callable[[], bytes],
+    *,
+    hosts: frozenset[str],
+    tls: TlsIdentity | None = None,
 ) -> Iterator[int]:
     """Serve what `text` returns for the time of a block, whose value is the port.
 
     `text` is called on another thread. The socket is closed at the end.
     """
-    server = _Server(listening)
+    server = _Server(listening, tls)
     server.set_app(_app(text, hosts=hosts))
     thread = threading.Thread(
         target=server.serve_forever, args=(POLL_S,), name="metrics", daemon=True

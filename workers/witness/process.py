@@ -20,6 +20,7 @@ from workers.environment.key_file import CheckpointKeyUnusable, hold_keys
 from workers.environment.listening import listen, port_of
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
+from workers.environment.tls_identity import tls_identity
 from workers.gateway.server import GatewayServer, server_config
 from workers.witness.cosigned_folder import CosignedFolder
 from workers.witness.witness import Witness, WitnessAnswer, cosigned_path
@@ -81,6 +82,7 @@ async def serve_witness(
     """Run a witness until it has to stop; `listens` is told of its address.
 
     Raises:
+        TlsUnusable: its certificate or its key cannot be used.
         CheckpointKeyUnusable: its keys, or what it has cosigned, cannot be read, or another
             process holds them.
         AddressUnusableError: somebody else listens at the address.
@@ -89,10 +91,13 @@ async def serve_witness(
         cosigned = CosignedFolder(cosigned_path(key_file))
         host = system_host()
         witness = Witness(keys, logs, cosigned, lambda: host.now_us() // 1_000_000)
-        server = GatewayServer(server_config(witness_app(witness, settings)), _nothing)
+        tls = tls_identity(settings)
+        server = GatewayServer(server_config(witness_app(witness, settings), tls), _nothing)
         listens(f"{settings.host}:{port_of(bound)}")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(keep_running, "slow_clients", server.slow.run)
+            if tls is not None:
+                tasks.start_soon(keep_running, "tls_identity", tls.follow)
             await server.serve([bound])
             tasks.cancel_scope.cancel()
 

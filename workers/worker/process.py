@@ -28,6 +28,7 @@ from workers.environment.listening import listen
 from workers.environment.machine_limits import begin_within_limits
 from workers.environment.settings import Settings
 from workers.environment.system_host import end_process, system_host
+from workers.environment.tls_identity import tls_identity
 from workers.models.configured_model import model_of_settings
 from workers.plugins.installed import extractor_plugins, queue_plugins
 from workers.telemetry.metrics_endpoint import open_door
@@ -147,7 +148,8 @@ def _metrics_door(
     if listening is None:
         port = settings.worker_metrics_port or 0
         listening = listen(settings.host, port, "ROTULUS_WORKER_METRICS_PORT")
-    with open_door(listening, process.metrics.text, hosts=settings.host_names) as listening_port:
+    hosts, tls = settings.host_names, tls_identity(settings)
+    with open_door(listening, process.metrics.text, hosts=hosts, tls=tls) as listening_port:
         _log.info("worker_metrics", worker_id=process.worker_id, port=listening_port)
         yield
 

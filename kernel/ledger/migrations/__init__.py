@@ -17,6 +17,18 @@ Whoever changes `schema.py` (a table, a column, an index) adds the step that lea
 Both set `SCHEMA_VERSION`. If two branches did so, take either side's revision and number at the
 merge, then `make baseline` (or renumber the later revision).
 
+So that a fleet goes from one release to the next without a stop (decision kernel/0710), a change
+goes over two releases, and the author of a revision says by two numbers who works on what:
+
+- *expand*: it adds tables, columns that may be empty and indexes that are not unique, and to no
+  table whose rows move to the archive a column. Its `programs_from` and `PROGRAMS_FROM` are those
+  of the release before, whose processes go on.
+- *contract*: a later release no longer has what is to go, and its revision takes it away. It works
+  on the tables from before too, which `TABLES_FROM` says; it is migrated once every process is
+  of it.
+
+Whatever else a revision does, both numbers are its own, and the fleet stops for it.
+
 Alembic derives tables, columns and indexes. The author of a revision adds what Alembic does not
 see, and the tests compare it: checks, unique values and nullability of tables that exist, triggers
 of a table that SQLite has to build anew (`create_table`, `INSERT ... SELECT`, `drop_table`,
@@ -35,6 +47,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql, sqlite
 
+from kernel.ledger.schema_version import TablesVersion
 from kernel.values.errors import LedgerSchemaDiffers
 
 FOLDER = Path(__file__).parent
@@ -47,9 +60,19 @@ _DIALECTS: dict[str, Any] = {"sqlite": sqlite, "postgresql": postgresql}
 class Revision:
     """One step of the schema from the version before to its own."""
 
-    version: int
+    tables: TablesVersion
     message: str
     statements: tuple[str, ...]
+
+    @property
+    def version(self) -> int:
+        """The version of the tables after it."""
+        return self.tables.version
+
+    @property
+    def programs_from(self) -> int:
+        """The oldest program that works on those tables."""
+        return self.tables.programs_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +90,7 @@ def revisions_after(version: int, database: str) -> tuple[Revision, ...]:
         LedgerSchemaDiffers: when no step leads on from it.
     """
     return tuple(
-        Revision(int(script.revision), script.doc, _statements(script.module, database))
+        Revision(_tables(script), script.doc, _statements(script.module, database))
         for script in scripts()[_position(version) :]
     )
 
@@ -86,6 +109,10 @@ def _position(version: int) -> int:
             f"{versions[-1]}, and no migration leads on from it"
         )
     return versions.index(version)
+
+
+def _tables(script: Any) -> TablesVersion:
+    return TablesVersion(int(script.revision), int(script.module.programs_from))
 
 
 def _statements(module: Any, database: str) -> tuple[str, ...]:

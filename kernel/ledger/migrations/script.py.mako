@@ -4,6 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = ${repr(up_revision)}
+programs_from = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")

@@ -17,7 +17,13 @@ from sqlalchemy import CheckConstraint, Index, Table
 from sqlalchemy.engine import make_url
 
 from kernel.ledger.postgres.connection import Connection, without_reply_limit
-from kernel.ledger.postgres.schema import REFUSAL, REFUSALS, refusal_of, tables
+from kernel.ledger.postgres.schema import (
+    REFUSAL,
+    REFUSALS,
+    refusal_of,
+    schema_version,
+    tables,
+)
 from kernel.ledger.schema import APPEND_ONLY_TABLES
 from kernel.ledger.store import keys
 from kernel.ledger.store.catalog import ContentReport, Fact, StorageFault, differences, table_fact
@@ -101,7 +107,8 @@ def schema_faults(connection: Connection) -> list[StorageFault]:
     def ask(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return connection.execute(sql, values).fetchall()
 
-    faults = differences(expected_facts(), stored_facts(ask))
+    is_own = schema_version(connection).is_own
+    faults = differences(expected_facts(), stored_facts(ask), is_own=is_own)
     for (setting,) in ask(_SETTINGS, ()):
         name, _, value = setting.partition("=")
         if name in _SAFE and value != _SAFE[name]:

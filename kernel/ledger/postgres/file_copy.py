@@ -39,7 +39,7 @@ def copy_database(url: str, copy: Path) -> None:
     place = place_of(url)
     with closing(connect(url, place, read_only=True, primary=True)) as connection:
         with unavailable(place):
-            check_schema(connection, place)
+            check_schema(connection, place, is_whole=True)
             connection.execute(_SNAPSHOT)
         with closing(SqliteStore(copy)) as store, store.transaction() as tables:
             for table in metadata.sorted_tables:

@@ -4,6 +4,8 @@ The columns come from `schema.py`; here integers have 64 bits, since microsecond
 text is ordered byte by byte. The version is the comment of the head's table (decision kernel/0114).
 """
 
+import re
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from sqlalchemy import BigInteger, Integer, LargeBinary, MetaData, String, Table
 from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from kernel.ledger.migration_plan import SAMPLE_ROWS, RowsLook
 from kernel.ledger.postgres.connection import (
     Connection,
     connect,
@@ -20,16 +23,18 @@ from kernel.ledger.postgres.connection import (
     wait_for_the_disk,
     without_reply_limit,
 )
-from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
-from kernel.ledger.schema_version import check_version
+from kernel.ledger.schema import APPEND_ONLY_TABLES, metadata
+from kernel.ledger.schema_version import TablesVersion, check_own, check_version, own_version
 from kernel.ledger.store import keys
 from kernel.values.errors import LedgerUnavailable
 
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
 
-_COMMENT = "rotulus ledger, schema "
+_COMMENT = re.compile(r"rotulus ledger, schema (\d+)(?:, programs from (\d+))?")
 _FOUNDING_LOCK = "SELECT pg_advisory_xact_lock(hashtext('rotulus ledger ' || current_schema()))"
+_ESTIMATE = "SELECT (SELECT reltuples::int8 FROM pg_class WHERE oid = to_regclass(%s))"
+_TICK_S = 1e-6
 _TYPES = ((Integer, "int8"), (String, "text"), (LargeBinary, "bytea"))
 REFUSAL = "rotulus_refuses"
 REFUSALS = {
@@ -78,21 +83,21 @@ def create_schema(connection: Connection, place: str) -> None:
             _check_encoding(connection, place)
             for statement in definitions():
                 connection.execute(statement)
-            _set_version(connection, SCHEMA_VERSION)
+            _set_version(connection, own_version())
     check_schema(connection, place)
 
 
-def check_schema(connection: Connection, place: str) -> None:
-    """Refuse a database whose tables this program cannot read.
+def check_schema(connection: Connection, place: str, *, is_whole: bool = False) -> None:
+    """Refuse a database whose tables this program cannot read, or cannot copy as a whole.
 
     Raises:
         LedgerUnavailable: when there are none.
         LedgerSchemaDiffers: when they have another version.
     """
-    version = _version(connection)
-    if version is None:
+    tables = _version(connection)
+    if tables is None:
         raise LedgerUnavailable(f"no ledger at {place}")
-    check_version(version, place)
+    (check_own if is_whole else check_version)(tables, place)
 
 
 def migrate(url: str, *, dry_run: bool = False) -> "SchemaMigration":
@@ -115,10 +120,10 @@ def migrate(url: str, *, dry_run: bool = False) -> "SchemaMigration":
         if not dry_run:
             wait_for_the_disk(connection)
             connection.execute(_FOUNDING_LOCK)
-        version = _version(connection)
-        if version is None:
+        before = _version(connection)
+        if before is None:
             raise LedgerUnavailable(f"no ledger at {place}")
-        revisions = revisions_after(version, "postgresql")
+        revisions = revisions_after(before.version, "postgresql")
         if revisions and not dry_run:
             # A writer that begins now waits, and then sees the new version.
             connection.execute("LOCK TABLE chain_head IN ACCESS EXCLUSIVE MODE")
@@ -126,17 +131,49 @@ def migrate(url: str, *, dry_run: bool = False) -> "SchemaMigration":
                 with without_reply_limit(connection):
                     for statement in revision.statements:
                         connection.execute(statement)
-            _set_version(connection, revisions[-1].version)
-    return SchemaMigration(version, revisions)
+            _set_version(connection, revisions[-1].tables)
+    return SchemaMigration(before.version, revisions)
 
 
-def version_in(comment: str | None) -> int:
+def look_at_rows(
+    url: str, tables: Iterable[str], now_s: Callable[[], float]
+) -> dict[str, RowsLook]:
+    """Count the rows of those tables that there are, and time the reading of some.
+
+    The server's own estimate counts where it has one.
+
+    Raises:
+        LedgerUnavailable: the server does not answer.
+    """
+    looks, place = {}, place_of(url)
+    connection = connect(url, place, read_only=True, primary=False)
+    with unavailable(place), connection, without_reply_limit(connection):
+        for table in {*tables}:
+            [(estimate,)] = connection.execute(_ESTIMATE, (table,)).fetchall()
+            if estimate is None:
+                continue
+            count = f"SELECT count(*) FROM {table}"  # noqa: S608 - names of the schema
+            [(rows,)] = connection.execute(count).fetchall() if estimate <= 0 else [(estimate,)]
+            began_s = now_s()
+            sample = f"SELECT * FROM {table} LIMIT {SAMPLE_ROWS}"  # noqa: S608 - likewise
+            read = len(connection.execute(sample).fetchall())
+            looks[table] = RowsLook(rows, read / max(now_s() - began_s, _TICK_S) if read else None)
+    return looks
+
+
+def version_in(comment: str | None) -> TablesVersion:
     """Return the version that the comment of the head's table states, -1 where it states none."""
-    number = (comment or "").removeprefix(_COMMENT)
-    return int(number) if number.isdecimal() else -1
+    stated = _COMMENT.fullmatch(comment or "")
+    version, programs_from = (-1, None) if stated is None else stated.groups()
+    return TablesVersion(int(version), int(version if programs_from is None else programs_from))
 
 
-def _version(connection: Connection) -> int | None:
+def schema_version(connection: Connection) -> TablesVersion:
+    """Return the version of a database's tables, -1 where there are none."""
+    return _version(connection) or version_in(None)
+
+
+def _version(connection: Connection) -> TablesVersion | None:
     row = connection.execute(
         "SELECT obj_description(to_regclass('chain_head'), 'pg_class'),"
         " to_regclass('chain_head') IS NOT NULL"
@@ -144,8 +181,11 @@ def _version(connection: Connection) -> int | None:
     return version_in(row[0]) if row is not None and row[1] else None
 
 
-def _set_version(connection: Connection, version: int) -> None:
-    connection.execute(f"COMMENT ON TABLE chain_head IS '{_COMMENT}{version}'")
+def _set_version(connection: Connection, tables: TablesVersion) -> None:
+    older = tables.programs_from < tables.version
+    programs = f", programs from {tables.programs_from}" if older else ""
+    comment = f"rotulus ledger, schema {tables.version}{programs}"
+    connection.execute(f"COMMENT ON TABLE chain_head IS '{comment}'")
 
 
 def _check_encoding(connection: Connection, place: str) -> None:

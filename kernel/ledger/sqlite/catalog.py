@@ -40,7 +40,8 @@ _OF_COLUMN = re.compile(r"(?:value in|constraint failed in) ([A-Za-z_]\w*)")
 def schema_faults(connection: sqlite3.Connection) -> list[StorageFault]:
     """Return every difference between a file's tables and those that this program makes."""
     try:
-        return differences(expected_facts(), stored_facts(connection))
+        is_own = schema_version(connection).is_own
+        return differences(expected_facts(), stored_facts(connection), is_own=is_own)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         # The driver fails on an error message that quotes damaged text.
         return [StorageFault("ledger", "schema", "schema_unreadable", str(error))]
@@ -73,7 +74,8 @@ def version_faults(path: Path) -> list[StorageFault]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             if schema_faults(file):
                 return []
-            message = f"user_version is {schema_version(file)}, the tables are of {SCHEMA_VERSION}"
+            stated = schema_version(file).version
+            message = f"user_version is {stated}, the tables are of {SCHEMA_VERSION}"
             return [StorageFault("ledger", "user_version", "schema_differs", message)]
     except (sqlite3.Error, UnicodeDecodeError):
         return []

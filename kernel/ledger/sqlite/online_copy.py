@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from kernel.ledger.sqlite.ledger_files import make_private
-from kernel.ledger.sqlite.schema import BUSY_TIMEOUT_S
+from kernel.ledger.sqlite.schema import BUSY_TIMEOUT_S, check_schema
 from kernel.values.errors import LedgerUnavailable
 
 
@@ -18,6 +18,7 @@ def copy_online(source: Path, copy: Path) -> None:
 
     Raises:
         LedgerUnavailable: there is no ledger, or the copy cannot be written.
+        LedgerSchemaDiffers: the tables are not of this program's version.
     """
     if not source.is_file():
         raise LedgerUnavailable(f"no ledger at {source}")
@@ -27,6 +28,7 @@ def copy_online(source: Path, copy: Path) -> None:
             closing(_open(source, "ro")) as reader,
             closing(_open(copy, "rw")) as writer,
         ):
+            check_schema(reader, source, is_whole=True)
             writer.execute("PRAGMA synchronous = OFF")
             reader.backup(writer)
     except sqlite3.Error as error:

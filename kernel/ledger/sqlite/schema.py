@@ -1,9 +1,10 @@
 """Creates the ledger's tables in SQLite once, with their version and their triggers.
 
-The version is the file's `user_version` (decision kernel/0114).
+The version is the file's `user_version`, as `TablesVersion.number` (decision kernel/0114).
 """
 
 import sqlite3
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -13,14 +14,25 @@ from sqlalchemy import Table
 from sqlalchemy.dialects import sqlite as dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
-from kernel.ledger.schema_version import check_version
+from kernel.ledger.migration_plan import SAMPLE_ROWS, RowsLook
+from kernel.ledger.schema import APPEND_ONLY_TABLES, metadata
+from kernel.ledger.schema_version import (
+    TablesVersion,
+    check_own,
+    check_version,
+    own_version,
+    version_of,
+)
 from kernel.ledger.sqlite.ledger_files import fold, is_folded
 from kernel.ledger.store.keys import key_names
 from kernel.values.errors import LedgerUnavailable
 
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
+
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_SAMPLE = f"SELECT * FROM {{table}} LIMIT {SAMPLE_ROWS}"  # noqa: S608 - names of the schema
+_TICK_S = 1e-6
 
 BUSY_TIMEOUT_S = 4.0
 """For how long a writer waits: a writer that waits twice in vain has waited less than a lease."""
@@ -68,26 +80,27 @@ def create_schema(writer: sqlite3.Connection, path: Path) -> None:
         LedgerUnavailable: when the lock was not had in time.
     """
     begin_immediate(writer)
-    version = schema_version(writer)
-    if version == 0:
+    number = schema_number(writer)
+    if number == 0:
         for statement in definitions():
             writer.execute(statement)
-        writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        number = own_version().number
+        writer.execute(f"PRAGMA user_version = {number}")
     writer.execute("COMMIT")
-    check_version(version or SCHEMA_VERSION, str(path))
+    check_version(version_of(number), str(path))
 
 
-def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file whose tables this program cannot read.
+def check_schema(connection: sqlite3.Connection, path: Path, *, is_whole: bool = False) -> None:
+    """Refuse a file whose tables this program cannot read, or cannot copy as a whole.
 
     Raises:
         LedgerUnavailable: when there are none.
         LedgerSchemaDiffers: when they have another version.
     """
-    version = schema_version(connection)
-    if version == 0:
+    number = schema_number(connection)
+    if number == 0:
         raise LedgerUnavailable(f"no ledger at {path}")
-    check_version(version, str(path))
+    (check_own if is_whole else check_version)(version_of(number), str(path))
 
 
 def migrate(path: Path, *, dry_run: bool = False) -> "SchemaMigration":
@@ -109,15 +122,16 @@ def migrate(path: Path, *, dry_run: bool = False) -> "SchemaMigration":
             if not dry_run:
                 connection.execute("PRAGMA synchronous = FULL")
                 begin_immediate(connection)
-            version = schema_version(connection)
-            if version == 0:
+            number = schema_number(connection)
+            if number == 0:
                 raise LedgerUnavailable(f"no ledger at {path}")
+            version = version_of(number).version
             revisions = revisions_after(version, "sqlite")
             if revisions and not dry_run:
                 for revision in revisions:
                     for statement in revision.statements:
                         connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {revisions[-1].version}")
+                connection.execute(f"PRAGMA user_version = {revisions[-1].tables.number}")
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
             # Closing the connection undoes what was begun.
@@ -127,9 +141,33 @@ def migrate(path: Path, *, dry_run: bool = False) -> "SchemaMigration":
     return SchemaMigration(version, revisions)
 
 
-def schema_version(connection: sqlite3.Connection) -> int:
-    """Return the version of a file's tables, 0 where there are none."""
+def look_at_rows(
+    path: Path, tables: Iterable[str], now_s: Callable[[], float]
+) -> dict[str, RowsLook]:
+    """Count the rows of those tables that there are, and time the reading of some.
+
+    Raises:
+        LedgerUnavailable: there is no ledger.
+    """
+    looks = {}
+    with closing(_open(path, "ro")) as connection:
+        there = {name for (name,) in connection.execute(_TABLES)}
+        for table in there.intersection(tables):
+            [(rows,)] = connection.execute(f"SELECT count(*) FROM {table}")  # noqa: S608 - of the schema
+            began_s = now_s()
+            read = len(connection.execute(_SAMPLE.format(table=table)).fetchall())
+            looks[table] = RowsLook(rows, read / max(now_s() - began_s, _TICK_S) if read else None)
+    return looks
+
+
+def schema_number(connection: sqlite3.Connection) -> int:
+    """Return what a file's tables state of their version, 0 where there are none."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def schema_version(connection: sqlite3.Connection) -> TablesVersion:
+    """Return the version of a file's tables."""
+    return version_of(schema_number(connection))
 
 
 def begin_immediate(writer: sqlite3.Connection) -> None:

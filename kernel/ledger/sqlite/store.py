@@ -18,7 +18,7 @@ from sqlalchemy import Table
 
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.schema import SCHEMA_VERSION
-from kernel.ledger.schema_version import check_version
+from kernel.ledger.schema_version import check_version, version_of
 from kernel.ledger.sqlite import catalog as sqlite_catalog
 from kernel.ledger.sqlite.holder import holder_of
 from kernel.ledger.sqlite.ledger_files import checkpoint, fold, is_folded, make_private
@@ -37,7 +37,7 @@ from kernel.ledger.sqlite.schema import (
     begin_immediate,
     check_schema,
     create_schema,
-    schema_version,
+    schema_number,
 )
 from kernel.ledger.store import statements
 from kernel.ledger.store.catalog import ContentReport, StorageFault, refuse_differences
@@ -269,8 +269,8 @@ class SqliteStore:
             self._begin_immediate(writer)
             try:
                 # Somebody may have migrated the file meanwhile.
-                if (version := schema_version(writer)) != SCHEMA_VERSION:
-                    check_version(version, str(self._path))
+                if (number := schema_number(writer)) != SCHEMA_VERSION:
+                    check_version(version_of(number), str(self._path))
                 yield SqliteTables(writer, self._texts)
             except BaseException:
                 # Some errors make SQLite roll back by itself.

@@ -70,15 +70,42 @@ class ContentReport:
     """What could not be compared, and why, in words for an operator."""
 
 
-def differences(expected: AbstractSet[Fact], stored: AbstractSet[Fact]) -> list[StorageFault]:
-    """Return a fault for each fact that only one side has, tables first, in a stable order."""
+_NEEDS_A_VALUE = frozenset({"check", "generated", "identity", "null", "primary", "references"})
+"""Words of a column that a program which does not know it could not leave empty."""
+
+
+def differences(
+    expected: AbstractSet[Fact], stored: AbstractSet[Fact], *, is_own: bool = True
+) -> list[StorageFault]:
+    """Return a fault for each fact that only one side has, tables first, in a stable order.
+
+    Where the tables are not of this program's own version, nothing may be missing all the same;
+    what has been added that disturbs nobody is no fault.
+    """
     missing = [_fault(fact, "is not there") for fact in expected - stored]
-    extra = [_fault(fact, "is not this program's") for fact in stored - expected]
+    tables = {fact.table for fact in expected}
+    extra = [
+        _fault(fact, "is not this program's")
+        for fact in stored - expected
+        if is_own or not _disturbs_nobody(fact, tables)
+    ]
     rank = {"not_a_table": 0}
     return sorted(
         missing + extra,
         key=lambda fault: (rank.get(fault.rule, 1), fault.table, fault.name, fault.message),
     )
+
+
+def _disturbs_nobody(fact: Fact, tables: AbstractSet[str]) -> bool:
+    """Tell whether a program that does not know of a fact reads and writes as without it."""
+    if fact.kind == "object":
+        return False
+    if fact.table not in tables:
+        return True
+    words = {*fact.text.lower().split()}
+    if fact.kind == "column":
+        return "unique" not in words and words.isdisjoint(_NEEDS_A_VALUE)
+    return fact.kind == "index" and "unique" not in words
 
 
 def _fault(fact: Fact, verdict: str) -> StorageFault:

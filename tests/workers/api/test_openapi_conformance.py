@@ -131,7 +131,7 @@ def test_every_operation_answers_as_the_document_says(kept: KeptDoor, label, mod
     log = rows(kept.ledger, schema.kernel_event_log)
     known = KNOWN | {"operation_id": [row["operation_id"] for row in log]}
 
-    @settings(max_examples=max(5, settings().max_examples // 10))
+    @settings(max_examples=max(2, settings().max_examples // 10))
     @given(st.data())
     def answers(data: st.DataObject) -> None:
         case = data.draw(operation.as_strategy(mode))

@@ -11,6 +11,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import catalog as sqlite_catalog
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.values.errors import LedgerSchemaDiffers
+from tests import later_revision
 from tests.kernel.build import FakeHost, create, submit
 from tests.later_revision import LATER, later_facts_of_sqlite, write_later_revision
 from tests.workers.cli.command import rotulus
@@ -26,7 +27,7 @@ def folder(data_folder, tmp_path, monkeypatch):
     submit(ledger, create("n", "Note"))
     ledger.close()
     monkeypatch.setattr(migrations, "VERSIONS", write_later_revision(tmp_path / "later"))
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", LATER)
+    later_revision.become_later(monkeypatch)
     facts = later_facts_of_sqlite()
     monkeypatch.setattr(sqlite_catalog, "expected_facts", lambda: facts)
     return data_folder
@@ -74,6 +75,27 @@ def test_a_dry_run_prints_sql_that_does_the_same_by_hand(folder):
     with closing(sqlite3.connect(folder.ledger_path, isolation_level=None)) as connection:
         connection.executescript(f"BEGIN; {shown} PRAGMA user_version = {LATER}; COMMIT")
     assert "rows: 1" in output_of("verify")
+
+
+def test_a_plan_says_who_goes_on_and_which_rows_are_gone_over(folder, tmp_path, monkeypatch):
+    plan = json.loads(output_of("migrate", "--plan", "--json"))
+    assert version(folder) == BEFORE
+    assert (plan["found_version"], plan["newest_version"], plan["programs_from"]) == (
+        BEFORE,
+        LATER,
+        LATER,
+    )
+    assert not plan["programs_of_found_version_go_on"]
+    [revision] = plan["revisions"]
+    assert revision["rows"] == {"nodes": 1, "kernel_event_log": 1}
+    assert revision["goes_over_rows"] > len(revision["rows"])
+
+    expanding = later_revision.write_expanding_revision(tmp_path / "expanding")
+    monkeypatch.setattr(migrations, "VERSIONS", expanding)
+    plan = json.loads(output_of("migrate", "--plan", "--json"))
+    assert (plan["programs_from"], plan["programs_of_found_version_go_on"]) == (BEFORE, True)
+    assert plan["revisions"][0]["rows"] == {"nodes": 1}, "an index is made"
+    assert "programs_of_found_version_go_on: true" in output_of("migrate", "--plan").lower()
 
 
 def test_nothing_is_migrated_beneath_a_tree_that_runs(folder):

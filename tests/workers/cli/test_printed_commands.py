@@ -40,6 +40,7 @@ from kernel.work.requests import WorkRequest, enqueue
 from queues.embedded.server import EmbeddedRedis, find_server
 from queues.fleet.worker_heartbeats import WorkerBeat
 from queues.queue.items import QueueDepth
+from tests import later_revision
 from tests.kernel.build import (
     FakeHost,
     accept,
@@ -55,7 +56,7 @@ from tests.kernel.implied import halt
 from tests.kernel.landscape.runs import begin
 from tests.kernel.lites import lite, log_of
 from tests.kernel.tampering import Copy, flipped
-from tests.later_revision import LATER, later_facts_of_sqlite, write_later_revision
+from tests.later_revision import later_facts_of_sqlite, write_later_revision
 from tests.ports import free_port
 from tests.printed_commands import PAGES, ROOT, carried_out, named_commands, printed_commands
 from tests.process_environment import process_environment
@@ -146,6 +147,12 @@ def test_a_command_that_is_named_anywhere_is_there_with_its_options():
             at = below
         options = {option for parameter in at.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} - {"--"} <= options, command
+
+
+@carries_out("docs --list")
+def test_a_page_that_is_not_there_is_looked_for():
+    said = rotulus("docs", "--print", "nothing").stderr
+    assert "deploy/runbook" in carry_out(said, "docs --list").stdout
 
 
 # The folder in which commands run
@@ -466,7 +473,7 @@ def test_an_older_ledger_is_brought_forward(ledger, tmp_path, monkeypatch):
     ledger.close()
     monkeypatch.setattr(status_module, "GatewayClient", GatewayClient)
     monkeypatch.setattr(migrations, "VERSIONS", write_later_revision(tmp_path / "later"))
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", LATER)
+    later_revision.become_later(monkeypatch)
     facts = later_facts_of_sqlite()
     monkeypatch.setattr(sqlite_catalog, "expected_facts", lambda: facts)
     said, doctors = rotulus("show", "log"), doctored("record")

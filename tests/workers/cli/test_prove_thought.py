@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import random
 
 import pytest
@@ -34,6 +35,7 @@ pytestmark = [pytest.mark.spec("002 Finalization workflow"), pytest.mark.may_blo
 SIGNER = SeedKey("example.com/agent", KeyKind.ED25519, b"a" * 32)
 WITNESS = witness_key(1)
 TIME_S = 1_700_000_000
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 
 class Thinker(Notary):
@@ -187,6 +189,8 @@ def honest_operation(document):
 def test_no_byte_of_a_file_can_be_changed(thinker):
     """Every byte of a cosigned proof: three verifiers refuse the file or take it for less.
 
+    By day every fourth byte is changed.
+
     A signature whose line no longer names a known key is none: then the log has not signed, or a
     witness has not cosigned.
     """
@@ -201,15 +205,20 @@ def test_no_byte_of_a_file_can_be_changed(thinker):
     policy = f"witness w {WITNESS.verifier.vkey}\nquorum w\n".encode()
     assert verify_proof_file(honest, thinker.vkey, policy=policy)["verdict"] == "witnessed"
     chance, files = random.Random(18), []
-    for place in range(len(honest)):
+    changed_places = range(0, len(honest), 1 if NIGHTLY else 4)
+    for place in changed_places:
         changed = bytearray(honest)
         changed[place] ^= chance.randrange(1, 256)
         files.append(bytes(changed))
     judged = [judged_alone(content, thinker.vkey, policy=policy) for content in files]
     if NODE is not None:
         assert by_the_script(files, thinker.vkey, policy=policy) == judged
-    taken = [place for place, proved in enumerate(judged) if proved is not None]
-    assert {judged[place]["verdict"] for place in taken} <= {"unwitnessed"}
+    taken = {
+        place: proved
+        for place, proved in zip(changed_places, judged, strict=True)
+        if proved is not None
+    }
+    assert {proved["verdict"] for proved in taken.values()} <= {"unwitnessed"}
     line = honest.index(of_witness.encode())
     assert all(line <= place < line + len(of_witness.encode()) for place in taken)
 

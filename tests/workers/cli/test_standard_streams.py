@@ -59,7 +59,11 @@ def in_shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("command", "code", "redirection"),
     [
-        *(("show log", 0, REDIRECTIONS[name]) for name in REDIRECTIONS if name != "closed errors"),
+        *(("show log", 0, REDIRECTIONS[name]) for name in ("closed output", "nothing open")),
+        *(
+            ("settings", 0, REDIRECTIONS[name])
+            for name in ("closed input", "full errors", "a reader that left")
+        ),
         *(("show node nobody", 1, REDIRECTIONS[name]) for name in ("closed errors", "full errors")),
     ],
 )
@@ -96,7 +100,10 @@ def test_no_help_text_ends_in_a_traceback(name, monkeypatch, capsys):
         assert "output_unusable" in capsys.readouterr().err, path
 
 
-@pytest.mark.parametrize("redirection", ["<&- >&-", "<&- 2>&-", "</dev/null 2>/dev/full"])
+@pytest.mark.parametrize(
+    "redirection",
+    ["<&- >&-", pytest.param("<&- 2>&-", marks=pytest.mark.nightly), "</dev/null 2>/dev/full"],
+)
 def test_the_mcp_server_ends_where_nobody_speaks(ledger, redirection):
     ledger.close()
     ended = in_shell(f'"$0" -m workers mcp {redirection}')
@@ -138,7 +145,11 @@ def serves(port: int, *, is_tree: bool) -> bool:
     ("command", "redirection"),
     [
         *((name, "<&- >&- 2>&-") for name in ("up", "tee")),
-        *((name, ">/dev/full 2>/dev/full") for name in ("up", "witness", "mcp")),
+        ("witness", ">/dev/full 2>/dev/full"),
+        *(
+            pytest.param(name, ">/dev/full 2>/dev/full", marks=pytest.mark.nightly)
+            for name in ("up", "mcp")
+        ),
     ],
 )
 def test_a_process_serves_whatever_its_streams_are(ledger, tmp_path, command, redirection):

@@ -195,6 +195,34 @@ def test_a_gateway_that_says_anything_is_said_not_to_be_one(monkeypatch, lie, is
             assert f"does not answer {path}" in result.output
 
 
+@pytest.mark.parametrize(
+    ("withheld", "code"), [("tree", 0), ("checkpoint", 0), ("archive", 0), ("queues", 1)]
+)
+def test_what_a_role_may_not_read_is_no_fault_where_the_list_has_it_too(
+    monkeypatch, withheld, code
+):
+    answers = {
+        "/readyz": {"status": "ready", "problems": {}},
+        PARTS["queues"]: {"queues": {}, "pauses": [], "fleet": []},
+        PARTS["attention"]: {"items": []},
+        PARTS["tree"]: {"tree_size": "1", "root_hash": "0"},
+        PARTS["checkpoint"]: {"problem": None, "checkpoint": None},
+        PARTS["archive"]: {"is_configured": True, "retention_days": 90},
+    }
+    denied = {"error": {"code": "access_denied", "message": "it takes the role of auditor"}}
+
+    def answer(request):
+        if request.url.path == PARTS[withheld]:
+            return httpx.Response(403, json=denied)
+        return httpx.Response(200, json=answers[request.url.path])
+
+    client = partial(GatewayClient, transport=httpx.MockTransport(answer))
+    monkeypatch.setattr(status_module, "GatewayClient", client)
+    result = rotulus("status")
+    assert result.exit_code == code, result.output
+    assert ("Nothing needs attention" in result.output) == (code == 0)
+
+
 def test_a_gateway_that_never_ends_its_answer_is_given_up(monkeypatch):
     class Forever(httpx.AsyncBaseTransport):
         async def handle_async_request(self, _):

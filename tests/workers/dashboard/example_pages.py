@@ -129,13 +129,13 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
 }
 
 
-def examples(names: Mapping[str, str]) -> list[Example]:
-    """Return the examples of every route, in a state whose things have these names."""
+def examples(names: Mapping[str, str], of_route_max: int | None = None) -> list[Example]:
+    """Return the examples of every route, or its first ones, for things with these names."""
     in_urls = {name: quote(value, safe="") for name, value in names.items()}
     return [
         example._replace(path=example.path.format(**in_urls))
         for of_route in EXAMPLES.values()
-        for example in of_route
+        for example in of_route[:of_route_max]
     ]
 
 

@@ -81,6 +81,7 @@ COMMANDS_OF_NO_QUESTION: Mapping[str, tuple[str, ...]] = {
             "dockets report",
             "pipeline graph",
             "settings",
+            "docs",
             "completion",
             "man",
         ),

@@ -1,6 +1,7 @@
 """Gateway and workers tell Prometheus what they do, in the rows of the table and no others."""
 
 import socket
+import ssl
 import threading
 import urllib.error
 import urllib.request
@@ -26,6 +27,7 @@ from queues.queue.items import NewItem
 from queues.queue.priorities import priorities_of
 from queues.queue.work_queue import WorkQueue
 from queues.redis.connection import connect_redis
+from tests.certificates import authority_file, write_pair
 from tests.kernel.build import FakeHost, create
 from tests.ports import free_port
 from tests.scraped import Scraped, declared
@@ -33,6 +35,7 @@ from tests.workers.api.door import ONTOLOGY, SESSION, Door, running_door
 from tests.workers.gateway.served import served_gateway
 from workers.environment.listening import listen, port_of
 from workers.environment.settings import Settings, SettingsError
+from workers.environment.tls_identity import TlsIdentity
 from workers.gateway import metrics as gateway_metrics
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.process_tree.tree import metrics_sockets
@@ -319,3 +322,21 @@ def test_workers_of_a_tree_take_ports_one_after_another_and_none_unless_asked(tm
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_the_door_speaks_tls_by_the_pair_that_its_files_have(tmp_path: Path):
+    tls = TlsIdentity(*write_pair(tmp_path))
+    trusting = ssl.create_default_context(cafile=str(authority_file(tmp_path)))
+    listening = listen("127.0.0.1", 0)
+    with open_door(listening, lambda: b"all 1\n", hosts=frozenset(), tls=tls) as port:
+        serials = set()
+        for _ in range(2):
+            write_pair(tmp_path)
+            with (
+                socket.create_connection(("127.0.0.1", port), WAIT_S) as plain,
+                trusting.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted,
+            ):
+                serials.add((encrypted.getpeercert() or {})["serialNumber"])
+                encrypted.sendall(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+                assert encrypted.makefile("rb").read().endswith(b"all 1\n")
+        assert len(serials) == 2

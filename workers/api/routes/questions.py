@@ -4,7 +4,6 @@ The question's model reads the path and the query.
 """
 
 from collections.abc import Mapping
-from functools import cached_property
 from inspect import Parameter, Signature
 from types import NoneType
 from typing import Annotated, Any, get_args
@@ -65,9 +64,8 @@ class QuestionRoute(JsonRoute):
         )
         return self.api_route_of(endpoint)
 
-    @cached_property
     def reader(self) -> ArgumentReader:
-        """What reads the question."""
+        """Return what reads the question."""
         return _QuestionReader(self._question)
 
 

@@ -25,6 +25,9 @@ PARTS: Final = {
 }
 """What is asked besides readiness, by its name in the state."""
 
+OF_SOME_ROLES: Final = frozenset({"tree", "checkpoint", "archive"})
+"""Parts that not every role may read; what of them needs somebody is in `attention` as well."""
+
 DEPTH_MAX: Final = 32
 
 _STRICT: Final = ConfigDict(strict=True)
@@ -152,12 +155,19 @@ async def read_state(client: GatewayClient) -> dict[str, Any]:
             state[name] = {"error": f"{error.code}: {error}"}
     items = state["attention"].get("items")
     not_answered = {
-        path: state[name]["error"] for name, path in PARTS.items() if "error" in state[name]
+        path: state[name]["error"]
+        for name, path in PARTS.items()
+        if "error" in state[name] and not _is_withheld(name, state[name]["error"])
     }
     state["attention"] = attention_of_state(
         state["readiness"].get("problems", {}), items, not_answered
     )
     return state
+
+
+def _is_withheld(name: str, error: str) -> bool:
+    """Tell whether a part is not for whoever asks, which is no fault of the gateway."""
+    return name in OF_SOME_ROLES and error.startswith("access_denied: ")
 
 
 def _check_part(name: str, answer: Any) -> dict[str, Any]:
