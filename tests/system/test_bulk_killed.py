@@ -43,7 +43,7 @@ def store_at(place):
     return SqliteStore(Path(place))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def place(request, tmp_path):
     if request.param == "sqlite":
         return str(tmp_path / "ledger.db")

@@ -85,6 +85,7 @@ def killed_on_postgres(url, payload, step):
     return ended != 0
 
 
+@pytest.mark.nightly  # by day who is killed at any step on SQLite
 @pytest.mark.spec("P6")
 def test_who_is_killed_on_postgresql_has_erased_it_on_the_record_or_not_at_all(postgres_url):
     """A payload for each step, on one record: what every kill left is verified together."""

@@ -177,7 +177,8 @@ def under_load(run: TreeRun, name: str) -> Iterator[list[str]]:
         thread.join()
 
 
-@pytest.mark.parametrize("kind", ["sentinels", "cluster"])
+# By day `queues/test_queue_cluster.py` takes every step of a queue on a cluster.
+@pytest.mark.parametrize("kind", ["sentinels", pytest.param("cluster", marks=pytest.mark.nightly)])
 def test_a_failover_under_load_loses_nothing(kind: str, tmp_path: Path) -> None:
     servers: Any = {
         "sentinels": lambda: sentineled(tmp_path / "redis"),

@@ -94,7 +94,7 @@ def attempts_by_run(ledger_path: Path) -> dict[str, list[dict[str, object]]]:
 
 
 @pytest.mark.spec("K19", "§16.4")
-@pytest.mark.parametrize("redis", ["kept", "flushed"])
+@pytest.mark.parametrize("redis", [pytest.param("kept", marks=pytest.mark.nightly), "flushed"])
 def test_a_worker_killed_with_all_three_queues_in_hand_leaves_one_outcome_for_each(
     redis: str, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ class BoundRoute:
         self.action = action_of(route)
         # A session that is active answers from memory, not from what may be read of the record.
         self._reads_session = self.action.startswith("read.") and "{session_id" in route.path
-        self._reader = route.reader() if isinstance(route, JsonRoute) else RequestReader(route)
+        self._reader = route.reader if isinstance(route, JsonRoute) else RequestReader(route)
 
     async def response(
         self, scope: Scope, receive: Receive, parts: Parts, services: Services

@@ -7,6 +7,7 @@ workers/0150).
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from inspect import getdoc
 from typing import Annotated, Any, ClassVar, get_type_hints
 
@@ -54,8 +55,9 @@ class JsonRoute(APIRoute):
         options["responses"] = ERROR_RESPONSES | (options.get("responses") or {})
         return APIRoute(self.path, endpoint, **options)
 
+    @cached_property
     def reader(self) -> ArgumentReader:
-        """Return what reads the arguments of the endpoint."""
+        """What reads the arguments of the endpoint, whichever application serves it."""
         return RequestReader(self, refuses_repeats=True)
 
 

@@ -5,6 +5,7 @@ any proxy. Every answer carries the security headers.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from datetime import datetime
 from functools import cache
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from typing import Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
 from jinja2 import Template
 from starlette.responses import HTMLResponse, Response
 
@@ -116,25 +118,40 @@ def build_router(
 
 
 def _add_pages(router: APIRouter, pages: Pages) -> None:
-    def answering(route: PageRoute) -> Callable[[Request], Awaitable[Response]]:
+    def answering(page: PageRoute) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            request.scope["rotulus.place"] = route.place
+            request.scope["rotulus.place"] = page.place
             readable = pages.for_request(request)
-            if route.method == "GET" and "at" in request.query_params:
-                return await past.answer(readable, request, route.path)
-            return await route.handler(readable, request)
+            if page.method == "GET" and "at" in request.query_params:
+                return await past.answer(readable, request, page.path)
+            return await page.handler(readable, request)
 
         return answer
 
-    for route in ROUTES:
-        router.add_api_route(
-            route.path,
-            answering(route),
-            methods=[route.method],
+    for page, declared in zip(ROUTES, _declared_pages(), strict=True):
+        route = copy(declared)
+        route.endpoint = answering(page)
+        router.routes.append(route)
+
+
+async def _any_page(request: Request) -> None:
+    """Have the signature that the endpoint of every page has."""
+
+
+@cache
+def _declared_pages() -> tuple[APIRoute, ...]:
+    """Return the routes of the pages, whose signatures the framework looks at once a process."""
+    return tuple(
+        APIRoute(
+            page.path,
+            _any_page,
+            methods=[page.method],
             response_model=None,
             include_in_schema=False,
-            openapi_extra=does(route.action),
+            openapi_extra=does(page.action),
         )
+        for page in ROUTES
+    )
 
 
 @cache

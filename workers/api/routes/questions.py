@@ -4,6 +4,7 @@ The question's model reads the path and the query.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from inspect import Parameter, Signature
 from types import NoneType
 from typing import Annotated, Any, get_args
@@ -64,8 +65,9 @@ class QuestionRoute(JsonRoute):
         )
         return self.api_route_of(endpoint)
 
+    @cached_property
     def reader(self) -> ArgumentReader:
-        """Return what reads the question."""
+        """What reads the question."""
         return _QuestionReader(self._question)
 
 
