@@ -1,5 +1,6 @@
 """Puts the application of a gateway together: its routes, and its middleware before them."""
 
+from functools import cache
 from pathlib import Path
 
 from fastapi import APIRouter, Response
@@ -105,6 +106,7 @@ def build_app(
     return app
 
 
+@cache
 def _document_router() -> APIRouter:
     router, document = APIRouter(), DOCUMENT.read_bytes()
 
