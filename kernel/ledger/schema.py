@@ -46,10 +46,10 @@ from kernel.model.bindings.lifecycle import RECORDED_STEPS
 SCHEMA_VERSION = 48
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
-PROGRAMS_FROM = 47
+PROGRAMS_FROM = 48
 """The oldest program that works on these tables: the `programs_from` of the newest revision."""
 
-TABLES_FROM = 47
+TABLES_FROM = 48
 """The oldest tables on which this program works: below its own where its step only takes away."""
 
 NAME_MAX = 512
