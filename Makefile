@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+AUDIT := .venv-audit/bin/pip-audit
 
 # Two processes more than there are cores: with one more, a fifth of the cores waited.
 PROCESSES := $(shell n=$$(($$(getconf _NPROCESSORS_ONLN) + 2)); echo $$((n < 4 ? n : 4)))
@@ -15,7 +16,7 @@ PARALLEL := -n $(PROCESSES) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check coverage matrix compiled lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision reference proto blocking deploy-check lock release clean
+.PHONY: help setup demo audit test test-fast check coverage matrix compiled lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision reference proto blocking deploy-check lock release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -155,9 +156,20 @@ blocking: $(STAMP) ## Write workers/client/blocking.py from the client for event
 	@$(BIN)/python -m tests.blocking_client > workers/client/blocking.py.new && \
 		mv workers/client/blocking.py.new workers/client/blocking.py
 
+# In an environment of its own, because it brings a pip. What cannot be asked about is an error, so that
+# silence means that nothing is known and not that nobody was asked; ARGS="--service osv" asks another.
+audit: $(AUDIT) ## Ask PyPI for known vulnerabilities of what is locked: ARGS=--dry-run reads the lists alone
+	@for list in deploy/container/requirements.txt deploy/requirements.txt; do \
+		$(AUDIT) --strict --require-hashes --no-deps --disable-pip --progress-spinner off -r $$list $(ARGS) || exit 1; \
+	done
+
+$(AUDIT):
+	@$(PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/python -m pip install --quiet 'pip-audit>=2.10,<3'
+
 # At night, because the image is built and started.
 deploy-check: $(STAMP) ## Hold the files of deploy/ against the product; as root, build the image and run the demo in it
-	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -rs tests/deploy tests/test_deploy.py $(ARGS)
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -rs tests/deploy tests/test_deploy.py tests/test_guides.py $(ARGS)
 
 release: $(STAMP) ## Write both wheels, their bills of materials, the manual page and SHA256SUMS into dist/
 	@$(BIN)/python deploy/package/release.py $(ARGS)
@@ -168,4 +180,4 @@ lock: ## Renew uv.lock and the list that pip reads (needs uv)
 	uv export --quiet --frozen --no-dev --extra s3 --no-emit-project --no-emit-package rotulus-client --format requirements-txt -o deploy/container/requirements.txt
 
 clean: ## Remove what the targets made, the environment included
-	rm -rf $(VENV) .venv-3.* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-3.* .venv-audit .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -84,7 +84,7 @@ class QueueKind:
         """Return the form that a stated content has."""
         named = (form for name, form in self.contents_by_field.items() if name in stated)
         form = next(named, self.content)
-        assert form is not None, "a queue that nobody asks has no contents"  # noqa: S101
+        assert form is not None, "a queue that nobody asks has no contents"  # noqa: S101 - for types
         return form
 
     def read(self, stated: Mapping[str, Any], canonical: bytes) -> BaseModel | SchemaContent:

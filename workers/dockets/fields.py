@@ -107,7 +107,7 @@ AMOUNT_RULES: tuple[tuple[str, str], ...] = (
 _JUDGE_TITLE = (
     r"(?:(?:chief|senior|magistrate|bankruptcy|district|circuit|appellate|visiting)\s{1,2}){0,3}"
 )
-_NAME_TOKEN = r"(?:[A-Z]\.|(?:Mc|Mac|O')?[A-Z][\w'\u2019-]{1,24}|Jr\.|Sr\.|I{2,3}\b)"  # noqa: S105
+_NAME_TOKEN = r"(?:[A-Z]\.|(?:Mc|Mac|O')?[A-Z][\w'\u2019-]{1,24}|Jr\.|Sr\.|I{2,3}\b)"  # noqa: S105 - a name's
 JUDGE_CUES: tuple[str, ...] = (
     rf"(?i:\b{_JUDGE_TITLE}judges?:?\s{{1,2}}(?:is\s{{1,2}}|hon(?:orable|\.)?\s{{1,2}})?)",
     r"(?i:\b(?:the\s{1,2})?hon(?:orable\s{1,2}|\.\s{0,2}))",

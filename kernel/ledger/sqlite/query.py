@@ -294,6 +294,6 @@ def query_records(
             places = ", ".join("?" * len(names))
             take = values_getter(names)
             # The name is one of the schema's.
-            insert = f"INSERT INTO {table.name} VALUES ({places})"  # noqa: S608
+            insert = f"INSERT INTO {table.name} VALUES ({places})"  # noqa: S608 - our names
             connection.executemany(insert, map(take, rows))
         return run_query(connection, sql, bounds, now_s)
