@@ -40,7 +40,7 @@ from workers.implications.detection import ATTEMPTS_MAX
 BRIDGE = pytest.mark.spec("INV-A-BRIDGE-1", "§19.1")
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)])
 def place(request, tmp_path):
     if request.param == "sqlite":
         return tmp_path / "ledger.db"
