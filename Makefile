@@ -169,7 +169,8 @@ $(AUDIT):
 
 # At night, because the image is built and started.
 deploy-check: $(STAMP) ## Hold the files of deploy/ against the product; as root, build the image and run the demo in it
-	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -rs tests/deploy tests/test_deploy.py tests/test_guides.py $(ARGS)
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -rs tests/deploy tests/test_deploy.py tests/test_guides.py \
+		tests/system/test_poolers.py tests/system/test_redis_refuses.py $(ARGS)
 
 release: $(STAMP) ## Write both wheels, their bills of materials, the manual page and SHA256SUMS into dist/
 	@$(BIN)/python deploy/package/release.py $(ARGS)

@@ -8,16 +8,21 @@ from dataclasses import fields
 from typing import Any
 
 import orjson
+from pydantic import BaseModel
+from typing_extensions import is_typeddict
 
 from actors import messages
 from actors.messages import Message
 from kernel.values.canonical import digest
 from kernel.values.fleet_protocol import PROTOCOL, is_spoken, protocol_payload
 from queues.fleet.worker_heartbeats import WorkerBeat
-from workers.api.routes.worker_reports import PolicyBody, RecomputedBody, WorkBody
+from workers.api.routes import cron_jobs, worker_reports
 
-FORMS = {10: "56bba6f8dfe0740f2b8f564448f720fc6576487cd44850261b1492a51311fffe"}
+FORMS = {10: "08f021af64d97945934dfbe69b4ff7ec7ad695587267ac257aeac90cb46dd443"}
 """The digest of everything that is said, by the version that says it."""
+
+
+_ROUTES = (cron_jobs.__name__, worker_reports.__name__)
 
 
 def _shape(schema: Any) -> Any:
@@ -34,10 +39,17 @@ def _fields(kind: type) -> dict[str, str]:
 
 def _forms() -> dict[str, Any]:
     kinds = [kind for kind in vars(messages).values() if isinstance(kind, type)]
-    bodies = (RecomputedBody, WorkBody, PolicyBody)
+    routes = [each for module in (cron_jobs, worker_reports) for each in vars(module).values()]
+    own = [each for each in routes if isinstance(each, type) and each.__module__ in _ROUTES]
+    bodies = [each for each in own if issubclass(each, BaseModel)]
     return {
         "mail": {kind.__name__: _fields(kind) for kind in kinds if issubclass(kind, Message)},
         "reports": {body.__name__: _shape(body.model_json_schema()) for body in bodies},
+        "answers to reports": {
+            answer.__name__: {name: str(kind) for name, kind in answer.__annotations__.items()}
+            for answer in own
+            if is_typeddict(answer)
+        },
         "heartbeat": _fields(WorkerBeat),
     }
 

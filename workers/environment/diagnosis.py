@@ -48,7 +48,7 @@ TODO: Final = {"tile_differs": "`rotulus verify`; if the rows are sound, `rotulu
 
 TODO_BY_CODE: Final = {
     "ledger_unavailable": "name it by ROTULUS_DATA_DIR or ROTULUS_DATABASE_URL, or `rotulus up`",
-    "ledger_schema_older": "stop every process, back up, `rotulus migrate`",
+    "ledger_schema_older": "as deploy/upgrade.md says: back up, `rotulus migrate`",
     "ledger_file_damaged": TODO_VERIFY,
     "checkpoint_key_unusable": "see the file; `rotulus thought key FILE --name NAME` makes"
     " keys that sign seals, `rotulus checkpoint key FILE --origin ORIGIN` those of a log",
