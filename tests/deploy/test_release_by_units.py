@@ -164,8 +164,8 @@ def test_a_release_is_all_that_a_fleet_by_the_units_needs(tmp_path: Path):
             [port] = each.ports
             base = machine.url(port) + ("/rotulus" if each.kind == "gateway" else "")
             bearer = {"Authorization": f"Bearer {key}"} if each.kind == "gateway" else {}
-            asked = f"{base}/metrics"
-            wait_for(asked, lambda: status_of(asked, **bearer) == 200, READY_S, 0.2)  # noqa: B023
+            metrics = f"{base}/metrics"
+            wait_for(metrics, lambda: status_of(metrics, **bearer) == 200, READY_S, 0.2)  # noqa: B023
         (installation.project / "work.jsonl").write_text(
             json.dumps({"request_key": "a", "content": extraction_step("run-1")})
         )
