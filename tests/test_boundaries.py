@@ -134,6 +134,29 @@ def test_rows_of_the_ledger_are_read_by_named_queries():
     assert outside == []
 
 
+def test_what_is_shown_is_made_of_what_its_reader_may_read():
+    """Views, questions, pages and tools are given a `ReadableView`, and open no other snapshot."""
+    whole = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for room in ("views", "questions", "dashboard", "mcp", "api/routes")
+        for path in sorted((ROOT / "workers" / room).rglob("*.py"))
+        for name in _whole_snapshots_in(ast.parse(path.read_text()))
+    }
+    # Whether a row is damaged is no content.
+    assert whole == {("workers/api/routes/quarantines.py", "ledger.read")}
+
+
+def _whole_snapshots_in(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            yield from names & {"LedgerView", "LedgerTransaction"}
+        elif isinstance(node, ast.Attribute) and node.attr in ("read", "view"):
+            ledger = node.value
+            if getattr(ledger, "attr", getattr(ledger, "id", "")) in ("ledger", "_ledger"):
+                yield f"ledger.{node.attr}"
+
+
 def test_what_runs_inside_a_transaction_of_the_kernel_is_a_unit_of_the_commit_layer():
     units = {
         (path.relative_to(ROOT).as_posix(), node.name)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
@@ -168,3 +169,37 @@ async def test_a_tool_asks_for_its_action_as_a_route_does(world: Classified):
     )
     assert '"access_denied"' in str((await call(context, "get_node", {"node_id": "x"})).content)
     assert not (await call(context, "diagnose", {})).isError
+
+
+@pytest.mark.spec("§12.1")
+@pytest.mark.parametrize("clearance", ["public_open", "everything"])
+async def test_a_stream_has_the_picture_of_its_readers_clearance(world: Classified, clearance: str):
+    key = await key_up_to(world, clearance)
+    operation_id = await world.annotate("sealed")
+    pieces: list[bytes] = []
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/events",
+        "raw_path": b"/events",
+        "query_string": b"",
+        "headers": [
+            (b"host", b"127.0.0.1:8440"),
+            (b"authorization", key["Authorization"].encode()),
+        ],
+        "client": ("127.0.0.1", 1),
+        "scheme": "http",
+        "http_version": "1.1",
+    }
+    streaming = anyio.CancelScope()
+
+    async def send(message: dict[str, Any]) -> None:
+        pieces.append(message.get("body", b""))
+        if "event: delta" in b"".join(pieces).decode() or len(pieces) > 4:
+            streaming.cancel()
+
+    with anyio.fail_after(30), streaming:
+        await world.door.app(scope, anyio.sleep_forever, send)
+    shown = b"".join(pieces).decode()
+    assert "event: full" in shown
+    assert (operation_id in shown) == (clearance == "everything")
