@@ -39,6 +39,9 @@ from workers.views.surroundings import FleetServices, WorkServices
 
 T = TypeVar("T")
 
+READERS_MAX = 256
+"""Readers for whom services are kept; beyond that they are made again."""
+
 Traceparents = tuple[tuple[str, ...], ...]
 Write = Callable[[Unit], Awaitable[Any]]
 Report = Callable[[Sequence[Unit], Traceparents], Awaitable[list[Any]]]
@@ -98,13 +101,23 @@ class Services:
     reader: RecordReader = OF_EVERYTHING
     """Who reads: the gateway itself, or whoever makes a request where access takes keys."""
 
+    by_reader: dict[RecordReader, "Services"] = field(default_factory=dict, repr=False)
+    """The services by which readers read, as they were made for them."""
+
     def for_reader(self, reader: RecordReader) -> "Services":
         """Return the services by which somebody reads what they may."""
         if reader == self.reader:
             return self
-        # What was remembered for others may be what this reader must not be told.
-        attention = self.attention if reader.reads_everything else RecordLook()
-        return replace(self, reader=reader, attention=attention)
+        services = self.by_reader.get(reader)
+        if services is None:
+            if len(self.by_reader) >= READERS_MAX:
+                self.by_reader.clear()
+            # What was remembered for others may be what this reader must not be told.
+            are_whole = reader.reads_everything and self.reader.reads_everything
+            attention = self.attention if are_whole else RecordLook()
+            services = replace(self, reader=reader, attention=attention)
+            self.by_reader[reader] = services
+        return services
 
     async def expect_readable(self, answer: Any) -> None:
         """Refuse an answer that was not made by `read`, and names what the reader may not know.
