@@ -47,6 +47,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "principal_limited": ErrorCode(429, "caller", is_retryable=True),
         "access_key_unreadable": ErrorCode(None, "caller"),
         "principal_differs": ErrorCode(403, "caller"),
+        "rollback_of_own_operation": ErrorCode(403, "caller"),
         "principal_invalid": ErrorCode(422, "request"),
         "access_role_unknown": ErrorCode(422, "request"),
         "access_scope_invalid": ErrorCode(422, "request"),
