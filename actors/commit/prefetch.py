@@ -30,7 +30,6 @@ from kernel.ledger.record_keys import (
     node_key,
     routing_mark_key,
 )
-from kernel.values.idempotency_keys import scoped_key
 from kernel.work.pair_routing import ARTIFACT
 
 NAMED_MAX = 256
@@ -43,9 +42,7 @@ def records_of(intent: Intent) -> list[RecordKey]:
     return [] if reader is None else reader(intent)
 
 
-def earlier_answer_to(
-    intent: Intent, actor: str, policy: str, principal: str | None = None
-) -> list[RecordKey]:
+def earlier_answer_to(intent: Intent, actor: str, policy: str) -> list[RecordKey]:
     """Return the key under which the same request may have been answered before."""
     answered_by = _ASKED.get(type(intent))
     if answered_by is None:
@@ -53,7 +50,7 @@ def earlier_answer_to(
     verb, target_field = answered_by
     targets = (getattr(intent, target_field),)
     key = idempotency_key(intent, actor, verb, targets, policy)
-    return [idempotency_key_key(key if principal is None else scoped_key(principal, key))]
+    return [idempotency_key_key(key)]
 
 
 def records_of_envelope(document: object) -> list[RecordKey]:

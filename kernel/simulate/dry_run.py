@@ -5,10 +5,9 @@ always left by an exception. So a preview shows what would happen and not a mode
 savepoint takes back records, log row, receipts, requests and the head, so nothing of it stays.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import orjson
@@ -49,11 +48,7 @@ class _Over(Exception):
 
 
 def dry_run(
-    kernel: Kernel,
-    transaction: LedgerTransaction,
-    document: object,
-    submitter: Submitter,
-    principal: str | None = None,
+    kernel: Kernel, transaction: LedgerTransaction, document: object, submitter: Submitter
 ) -> DryRun:
     """Submit a document, read what it came to, and undo everything."""
     parsed = parse(document)
@@ -67,20 +62,21 @@ def dry_run(
         return DryRun(None, rejection)
     run: DryRun | None = None
     with suppress(_Over), transaction.savepoint():
-        submit = partial(kernel.submit, transaction, document, submitter, principal=principal)
-        run = _submit_dry(transaction, parsed[0], submit)
+        run = _submit_dry(kernel, transaction, document, parsed[0], submitter)
         raise _Over
     assert run is not None  # noqa: S101 - for the type checker: only `_Over` gets here
     return run
 
 
 def _submit_dry(
+    kernel: Kernel,
     transaction: LedgerTransaction,
+    document: object,
     envelope: Envelope,
-    submit: Callable[..., SubmissionResult | RejectedResult],
+    submitter: Submitter,
 ) -> DryRun:
     policy = transaction.policy_generation_id()
-    result = submit(draws=False)
+    result = kernel.submit(transaction, document, submitter, draws=False)
     if isinstance(result, RejectedResult):
         refusal = result.rejection
         rejection = WouldBeRejection(

@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-PROTOCOL: Final = 11
+PROTOCOL: Final = 10
 HEADER: Final = "Rotulus-Protocol"
 
 _FIELD: Final = b'{"protocol":'

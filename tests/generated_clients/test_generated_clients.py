@@ -5,7 +5,6 @@ Packages of npm are installed once for each lock, beside those of Python. Withou
 registry that test is skipped and says so; with NPM_REQUIRED in the environment it fails.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -21,12 +20,12 @@ import uvicorn
 
 import workers.api
 from tests.kernel.build import adapt, op_id
+from tests.npm import needs_npm, npm_packages
 from tests.workers.api.kept import kept_door
 
 HERE = Path(__file__).parent
 README = Path(workers.api.__file__).parent / "routes" / "README.md"
 BIN = Path(sys.executable).parent
-NPM = shutil.which("npm")
 TOLD_URL = "http://127.0.0.1:8440"
 INSTALLING = ("pip install", "npm install")
 """What a reader begins with; here the locks say what is installed."""
@@ -103,31 +102,9 @@ def test_a_client_generated_for_python_makes_the_main_calls(url, tmp_path):
     assert called(answer, "python") == CALLED
 
 
-def npm_packages() -> Path:
-    """The folder of the packages that the lock names, installed where they are not yet."""
-    assert NPM is not None, "NPM_REQUIRED is set, and no npm is installed"
-    lock = (HERE / "package-lock.json").read_bytes()
-    folder = BIN.parent / "npm" / hashlib.sha256(lock).hexdigest()[:16]
-    packages = folder / "node_modules"
-    if not (folder / "installed").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / name, folder)
-        try:
-            run(NPM, "ci", "--no-audit", "--no-fund", "--ignore-scripts", folder=folder)
-        except AssertionError:
-            if os.environ.get("NPM_REQUIRED"):
-                raise
-            pytest.skip("npm's registry cannot be reached")
-        (folder / "installed").touch()
-    return packages
-
-
-@pytest.mark.skipif(
-    NPM is None and not os.environ.get("NPM_REQUIRED"), reason="no npm is installed"
-)
+@needs_npm
 def test_a_client_generated_for_typescript_makes_the_main_calls(url, tmp_path):
-    (tmp_path / "node_modules").symlink_to(npm_packages())
+    (tmp_path / "node_modules").symlink_to(npm_packages(HERE))
     for name in ("package.json", "calls.ts"):
         shutil.copy(HERE / name, tmp_path)
     generate("openapi-typescript", url, tmp_path)

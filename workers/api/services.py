@@ -31,6 +31,7 @@ from workers.api.operation_stream import OperationStreams
 from workers.api.outcome_watch import OutcomeWatch
 from workers.publication.log_publishing import LogPublishing
 from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
+from workers.use_cases.provider_login import ProviderLogin
 from workers.views.attention_facts import RecordLook
 from workers.views.checkpoints import CheckpointStatusDocument, checkpoint_status, what_waits
 from workers.views.cold_reads import note_archive_read
@@ -75,6 +76,9 @@ class Services:
     worker_token: str | None
     door: Door | None = None
     """What judges who asks; None where access is open."""
+
+    provider: ProviderLogin | None = None
+    """By what people log in beside keys."""
 
     streams: OperationStreams = field(default_factory=OperationStreams)
     proofs: GatheredProofs = field(default_factory=GatheredProofs)

@@ -1,6 +1,7 @@
 """Answers a browser that opens a page with a page where the gateway refuses in JSON.
 
-Who shows no key is led to the login. Who asks for JSON, or for anything but a page, gets the answer
+Who shows no key is led to the login; what was typed into a form then, the browser has kept
+(`static/shell.js`). Who asks for JSON, or for anything but a page, gets the answer
 as it is; so does whoever asks an address of the interface (`/v1/`), with whatever program.
 """
 
@@ -48,7 +49,7 @@ class ErrorPages:
             body += message.get("body", b"")
             if not message.get("more_body", False):
                 request, error = Request(scope), orjson.loads(body)["error"]
-                if error["code"] == "unauthenticated" and scope["method"] == "GET":
+                if error["code"] == "unauthenticated":
                     page: Response = RedirectResponse(login_way(request), 303, LIVE)
                 else:
                     page = await self._page(request, start, error)

@@ -33,7 +33,9 @@ _EVERY: Final = (
     " model_url model_name model_key model_timeout_s loop_blocked_s_max"
 )
 _GATEWAY: Final = (
-    "port access principal_limits trusted_proxies tee_target tee_ca_file elimination_store"
+    "oidc_issuer oidc_client_id oidc_client_secret oidc_redirect_url oidc_scopes oidc_name_claim"
+    " oidc_groups_claim"
+    " port access principal_limits trusted_proxies tee_target tee_ca_file elimination_store"
     " webhook_secret user_confirmation_key"
     " architect_confirmation_key batch_max mailbox_max requests_max active_sessions_mib"
     " passivate_after_s shards shard_lease_s gateway_id advertised_url path_prefix"

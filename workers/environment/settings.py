@@ -314,6 +314,48 @@ class Settings(BaseSettings):
         "LIMIT=NUMBER, separated by commas; beyond it is answered 429 (`principal_limited`). "
         f"Unset, and what is not named: {DEFAULT_LIMITS}.",
     )
+    oidc_issuer: HttpUrl | None = Field(
+        default=None,
+        repr=False,
+        description="OpenID provider by which people log in at a gateway that takes keys, as it "
+        "names itself: https://, or http:// on this machine; unset: by keys alone.",
+    )
+    oidc_client_id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=512,
+        description="What that provider knows the gateway by.",
+    )
+    oidc_client_secret: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="Secret of that client; unset: it has none, and proves itself by PKCE alone.",
+    )
+    oidc_redirect_url: HttpUrl | None = Field(
+        default=None,
+        description="URL of the gateway's /login/provider/answer as browsers reach it, which the "
+        "provider has to know.",
+    )
+    oidc_scopes: str = Field(
+        default="openid",
+        max_length=512,
+        pattern=r"^openid( [!-~]+)*$",
+        description="What a login asks the provider for, such as `openid groups`.",
+    )
+    oidc_name_claim: str = Field(
+        default="sub",
+        min_length=1,
+        max_length=128,
+        description="Claim that names a person, who is `person:` and its value: one that people "
+        "cannot choose for themselves; an `email` has to be verified.",
+    )
+    oidc_groups_claim: str = Field(
+        default="groups",
+        min_length=1,
+        max_length=128,
+        description="Claim with the groups of a person; one that was granted roles (as `group:` "
+        "and its name) gives them to whoever logs in.",
+    )
     key: SecretStr | None = Field(
         default=None,
         description="Key that commands and clients show a gateway (`rotulus keys create`).",
@@ -749,6 +791,25 @@ class Settings(BaseSettings):
                 "access_open_remote",
                 "other machines could do everything here; set ROTULUS_ACCESS=keys",
             )
+        return value
+
+    @field_validator("oidc_redirect_url")
+    @classmethod
+    def _provider_is_whole(cls, value: str | None, info: ValidationInfo) -> str | None:
+        issuer, client_id = info.data.get("oidc_issuer"), info.data.get("oidc_client_id")
+        if issuer is None:
+            return value
+        if client_id is None or value is None:
+            raise PydanticCustomError(
+                "oidc_half_stated",
+                "a provider needs ROTULUS_OIDC_CLIENT_ID and ROTULUS_OIDC_REDIRECT_URL",
+            )
+        for url in (issuer, value):
+            parts = urlsplit(url)
+            if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+                raise PydanticCustomError(
+                    "oidc_in_the_clear", "whoever is on the way could log in; name it by https://"
+                )
         return value
 
     @field_validator("tls_key_file")

@@ -4,7 +4,7 @@ Pages show what the views give that every door shares.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -50,9 +50,16 @@ from workers.publication.exhibit.page import page
 from workers.use_cases import bulk_operations, queue_operations, reviews
 from workers.use_cases.access import AccessChanges, Caller
 from workers.use_cases.principal_use import PrincipalCounts
+from workers.use_cases.provider_login import (
+    LoggedIn,
+    LoginBegun,
+    LoginFailed,
+    ProviderLogin,
+    new_login,
+)
 from workers.use_cases.queue_operations import OperatorAction
 from workers.use_cases.reviews import ItemResult, ReviewDecision
-from workers.use_cases.rollbacks import UndoEpoch, UndoTogether, check_not_own, unit_of
+from workers.use_cases.rollbacks import UndoEpoch, UndoTogether, unit_of
 from workers.views.audit import (
     ManifestPageDocument,
     OperationPageDocument,
@@ -138,6 +145,23 @@ def _interface() -> Interface:
 _log = structlog.get_logger(__name__)
 
 
+async def open_person_session(services: Services, person: LoggedIn) -> AccessKey:
+    """Open a session of somebody for whom a provider vouches, and return its key.
+
+    Raises:
+        LoginFailed: `login_refused` where nobody granted them, or a group of theirs, anything.
+    """
+    door = services.door
+    groups = () if door is None else door.table.groups_with_roles(person.groups)
+    if door is None or not (groups or door.table.has_role(person.principal)):
+        message = f"nobody granted a role to {person.principal}, or to a group that it is in"
+        raise LoginFailed("login_refused", message)
+    changes = AccessChanges(services.write, services.ledger.host)
+    session = await changes.open_session_by_provider(person.principal, groups)
+    await door.table.refresh()
+    return session
+
+
 class LivePages:
     """The port of the pages, on the services of a gateway."""
 
@@ -159,6 +183,26 @@ class LivePages:
         session = await self._access_changes().open_session(caller)
         await door.table.refresh()
         return session
+
+    @property
+    def has_provider(self) -> bool:
+        """Tell whether people log in by a provider as well."""
+        return self._services.provider is not None
+
+    async def begin_login(self) -> tuple[LoginBegun, str]:
+        """Return what a browser keeps of a login, and where it is sent."""
+        begun = new_login(self._services.ledger.host.random_bytes)
+        return begun, await self._provider().address(begun)
+
+    async def log_in_by_provider(self, begun: LoginBegun, answer: Mapping[str, str]) -> AccessKey:
+        """Open a session of who the provider says it is, and return its key."""
+        person = await self._provider().log_in(begun, answer)
+        return await open_person_session(self._services, person)
+
+    def _provider(self) -> ProviderLogin:
+        if self._services.provider is None:
+            raise LoginFailed("login_refused", "this gateway has no provider of logins")
+        return self._services.provider
 
     async def log_out(self, caller: Caller) -> None:
         """End the session whose key somebody shows; a key that was handed out stays."""
@@ -377,11 +421,9 @@ class LivePages:
         """Return the causes and consequences of an operation, and what undoing it takes."""
         return await self._services.read(lambda view: around_operation(view, operation_id))
 
-    async def undo(self, undoing: UndoTogether | UndoEpoch, caller: Caller | None) -> None:
+    async def undo(self, undoing: UndoTogether | UndoEpoch) -> None:
         """Undo operations, each by an operation of its own."""
         services = self._services
-        if caller is not None:
-            await services.read(lambda view: check_not_own(view, undoing, caller))
         await services.write(unit_of(undoing, services.confirmations))
         _log.info("operator_acted", verb="undo", decided_by=undoing.decided_by)
 

@@ -108,6 +108,7 @@ from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.denial_recording import DenialRecording
 from workers.use_cases.log_archiving import retention_policy
 from workers.use_cases.principal_use import PrincipalUses
+from workers.use_cases.provider_login import ProviderLogin
 from workers.use_cases.rollbacks import confirmations_of
 from workers.views.readiness import Health
 from workers.views.surroundings import FleetServices, WorkServices
@@ -452,11 +453,30 @@ def _services(
         admission=Admission(settings.requests_max),
         worker_token=_secret(settings.worker_token),
         door=_door(settings, ledger, writes.write),
+        provider=_provider(settings, ledger),
         webhook_secret=_secret(settings.webhook_secret),
         sealing=sharing.sealing,
         publishing=publishing,
         retention=retention_policy(settings),
     )
+
+
+def _provider(settings: Settings, ledger: Ledger) -> ProviderLogin | None:
+    if not settings.takes_keys or settings.oidc_issuer is None:
+        return None
+    # The library of signatures takes a while to load.
+    from workers.use_cases.openid_login import OpenIdLogin, OpenIdSettings  # noqa: PLC0415
+
+    stated = OpenIdSettings(
+        settings.oidc_issuer,
+        str(settings.oidc_client_id),
+        _secret(settings.oidc_client_secret),
+        str(settings.oidc_redirect_url),
+        settings.oidc_scopes,
+        settings.oidc_name_claim,
+        settings.oidc_groups_claim,
+    )
+    return OpenIdLogin(stated, ledger.host.now_us)
 
 
 def _door(settings: Settings, ledger: Ledger, write: Write) -> Door | None:

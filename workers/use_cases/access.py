@@ -5,7 +5,7 @@ that of another gateway. Without a table access is open: whoever reaches the por
 which a gateway allows on loopback alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,8 +18,11 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.records.access.actions import Grant, clearance_for, is_allowed
 from kernel.records.access.clearance import LOWEST_CLEARANCE
 from kernel.records.access.keys import AccessKey, is_secret, new_key, read_key
+from kernel.records.access.principals import GROUP
 from kernel.records.access.readable_view import OF_EVERYTHING, RecordReader
 from kernel.records.access.records import (
+    GROUPS_MAX,
+    PROVIDER,
     AccessDecision,
     AccessRecord,
     KeyRecord,
@@ -72,7 +75,7 @@ class Caller:
     grants: tuple[Grant, ...]
     key_id: str | None = None
     opened_by: str | None = None
-    """The key with which they logged in, where theirs is a browser's."""
+    """By what they logged in, where theirs is the key of a session."""
 
     @property
     def is_session(self) -> bool:
@@ -123,12 +126,17 @@ class AccessTable:
         record = None if key is None else self._standing(key.key_id)
         if key is None or record is None or not is_secret(key, record.secret_hash):
             return None
-        return Caller(
-            record.principal,
-            tuple(self._grants.get(record.principal, ())),
-            key.key_id,
-            record.opened_by,
-        )
+        grants = tuple(each for name in record.grantees for each in self._grants.get(name, ()))
+        return Caller(record.principal, grants, key.key_id, record.opened_by)
+
+    def groups_with_roles(self, groups: Iterable[str]) -> tuple[str, ...]:
+        """Return those groups that were granted anything, as many as a session may have."""
+        granted = (group for group in groups if f"{GROUP}:{group}" in self._grants)
+        return tuple(dict.fromkeys(granted))[:GROUPS_MAX]
+
+    def has_role(self, principal: str) -> bool:
+        """Tell whether somebody was granted anything."""
+        return principal in self._grants
 
     @property
     def has_owner(self) -> bool:
@@ -216,13 +224,20 @@ class AccessChanges:
 
     async def open_session(self, caller: Caller) -> AccessKey:
         """Make the key of a browser's session, which ends with the key that it was opened by."""
+        return await self._open(caller.principal, caller.opened_by or caller.key_id)
+
+    async def open_session_by_provider(self, principal: str, groups: Sequence[str]) -> AccessKey:
+        """Make the key of a session that a provider vouches for, with the roles of its groups."""
+        return await self._open(principal, " ".join((PROVIDER, *groups)))
+
+    async def _open(self, principal: str, opened_by: str | None) -> AccessKey:
         key = new_key(self.host.random_bytes)
         unit = CreateKeyUnit(
             (key.key_id, key.secret_hash),
-            caller.principal,
+            principal,
             LOGIN_S * 1_000_000,
-            AccessDecision(caller.principal, "logged in"),
-            opened_by=caller.opened_by or caller.key_id,
+            AccessDecision(principal, "logged in"),
+            opened_by=opened_by,
         )
         await self.write(unit)
         return key

@@ -6,7 +6,10 @@ from typing import Final
 
 from kernel.records.access.errors import AccessRefused
 
-PRINCIPAL_KINDS: Final = ("person", "service", "worker", "gateway", "auditor")
+GROUP: Final = "group"
+"""Whoever an OpenID provider says to be in it: it is granted roles, and has no keys."""
+
+PRINCIPAL_KINDS: Final = ("person", "service", "worker", "gateway", "auditor", GROUP)
 PRINCIPAL_CHARS_MAX: Final = 128
 PRINCIPAL: Final = rf"({'|'.join(PRINCIPAL_KINDS)}):[A-Za-z0-9][A-Za-z0-9._@+-]*"
 """The pattern of a principal's name."""

@@ -23,7 +23,7 @@ from kernel.model.receipt import Receipt
 from kernel.records.access.actions import EVERYTHING, Grant, check_grant
 from kernel.records.access.errors import AccessRefused
 from kernel.records.access.keys import is_secret, read_key
-from kernel.records.access.principals import principal_of
+from kernel.records.access.principals import GROUP, principal_of
 from kernel.records.operator_decisions import Decide, OperatorDecision, record_decision
 from kernel.values.host import parse_time_us
 
@@ -33,6 +33,12 @@ KEYS_MAX: Final = 10_000
 GRANTS_MAX: Final = 10_000
 REASON_CHARS_MAX: Final = 200
 KEY_DAYS_MAX: Final = 3_650
+GROUPS_MAX: Final = 16
+"""Groups of which a session has the roles."""
+
+PROVIDER: Final = "openid"
+"""Stands, with groups behind it, where a session was not opened by a key."""
+
 _REPLACED_MAX: Final = 16
 """Expired keys whose rows go with one new key."""
 
@@ -55,7 +61,18 @@ class KeyRecord:
     created_at_us: int
     expires_at_us: int
     opened_by: str | None = None
-    """The key with which somebody logged in, where this is the key of a browser's session."""
+    """By what somebody logged in, where this is the key of their session: a key, or a provider."""
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Return the groups that had a role when somebody logged in by a provider."""
+        provider, *groups = (self.opened_by or "").split(" ")
+        return tuple(groups) if provider == PROVIDER else ()
+
+    @property
+    def grantees(self) -> tuple[str, ...]:
+        """Return whose grants its holder has: their own, and those of the groups."""
+        return (self.principal, *(f"{GROUP}:{group}" for group in self.groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +122,7 @@ def holder_of(view: LedgerView, text: str, now_us: int) -> Holder | None:
     record = _key_of(row)
     if record.expires_at_us <= now_us or not is_secret(key, record.secret_hash):
         return None
-    granted = (grant for grant in grants_of(view) if grant.principal == record.principal)
+    granted = (grant for grant in grants_of(view) if grant.principal in record.grantees)
     return Holder(record, tuple(granted))
 
 
@@ -177,7 +194,8 @@ def create_key(
     Raises:
         AccessRefused: `principal_invalid`, `access_keys_too_many`.
     """
-    principal_of(principal)
+    if principal_of(principal).kind == GROUP:
+        raise AccessRefused("principal_invalid", "a group has roles and no keys")
     now_us = transaction.next_commit_time_us()
     first = TableQuery(schema.access_keys, order_by="expires_at_us", limit=_REPLACED_MAX)
     rows = transaction.tables.scan(first)

@@ -55,6 +55,7 @@ from workers.publication.log_publishing import LogPublishing
 from workers.use_cases.access import AccessTable
 from workers.use_cases.denial_recording import DenialRecording
 from workers.use_cases.principal_use import PrincipalUses
+from workers.use_cases.provider_login import ProviderLogin
 from workers.views.surroundings import FleetServices, WorkServices
 
 URL = "http://127.0.0.1:8440"
@@ -149,6 +150,7 @@ async def running_door(
     requests_max: int = 1024,
     takes_keys: bool = False,
     uses: PrincipalUses | None = None,
+    provider: ProviderLogin | None = None,
     committed: Callable[[Any], None] = lambda _: None,
     publishing: Callable[[Ledger], LogPublishing] | None = None,
     **options: Any,
@@ -192,6 +194,7 @@ async def running_door(
         replay=replaying(write, models),
         worker_token=token,
         door=_access_door(ledger, token, uses, write) if takes_keys else None,
+        provider=provider,
         fleet=FleetServices(held_shards),
         publishing=None if publishing is None else publishing(ledger),
     )

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 
 import anyio
+import httpx
 import pytest
 from fastapi.routing import APIRoute
 
@@ -32,7 +33,7 @@ FORM = {"Origin": URL, "Content-Type": "application/x-www-form-urlencoded"}
 MAY: tuple[tuple[str, str], ...] = (
     (r"GET /(healthz|readyz|checkpoint|tile/.*|openapi.json|static/.*|docs.*|login)", "anybody"),
     (r"GET /v1/(checkpoint|access/caller)", "anybody"),
-    (r"POST /(login|logout)", "anybody"),
+    (r"POST /(login|logout)|GET /login/provider(/answer)?", "anybody"),
     (r"POST /internal/.*", "worker"),
     (r"GET /metrics", "scraper operator auditor"),
     (r"GET /v1/access", "auditor"),
@@ -343,10 +344,48 @@ async def test_a_browser_is_led_to_the_login_and_back(closed: Door):
     shown = await closed.http.get("/operations", headers=HTML | cookie)
     assert shown.status_code == 200
     assert "Logged in as person:ada (auditor)" in shown.text
-    out = await closed.http.post("/logout", content=b"", headers=FORM | cookie)
+    foreign = await closed.http.post("/logout", content=b"", headers=FORM | cookie)
+    assert (foreign.status_code, foreign.headers["content-type"][:9]) == (403, "text/html")
+    out = await closed.http.post("/logout", content=token_in(shown), headers=FORM | cookie)
     assert out.status_code == 303
     assert (await closed.http.get("/operations", headers=HTML | cookie)).status_code == 303
     assert (await closed.http.get("/operations", headers=bearer(key))).status_code == 200
+
+
+def token_in(page: httpx.Response) -> str:
+    """What the forms of a page hold of its session, as a body says it."""
+    tokens = set(re.findall(r'name="form_token" value="([0-9a-f]{64})"', page.text))
+    [token] = tokens
+    return f"form_token={token}"
+
+
+async def test_a_form_holds_a_token_of_its_session_and_another_sessions_counts_for_nothing(
+    closed: Door,
+):
+    key = await key_of(closed, "person:olga", ("operator", "*"))
+    ours, others = [await login(closed, key) for _ in range(2)]
+    pages = [await closed.http.get("/queues/x", headers=HTML | each) for each in (ours, others)]
+    page = await closed.http.get("/queues/binding-evaluation", headers=HTML | ours)
+    assert page.text.count("<form") - page.text.count('method="get"') == page.text.count(
+        'name="form_token"'
+    )
+    path, tokens = "/queues/binding-evaluation/pause", [token_in(each) for each in pages]
+    for wrong in ("", "form_token=", tokens[1], f"{tokens[0]}&{tokens[0]}"):
+        refused = await closed.http.post(path, content=wrong, headers=HTML | FORM | ours)
+        assert refused.status_code == 403, wrong
+    done = await closed.http.post(path, content=tokens[0], headers=HTML | FORM | ours)
+    assert done.status_code == 303
+    by_key = await closed.http.post(
+        path.replace("pause", "resume"), content=b"", headers=HTML | FORM | bearer(key)
+    )
+    assert by_key.status_code == 303, "nobody else sends a key along"
+
+
+async def test_a_form_whose_login_has_ended_leads_to_the_login(closed: Door):
+    for way, headers in (("../../login", HTML), ("", {})):
+        sent = await closed.http.post("/queues/x/pause", content=b"", headers=FORM | headers)
+        assert sent.status_code == (303 if way else 401)
+        assert sent.headers.get("location", "") == way
 
 
 @pytest.mark.parametrize("way", ["//evil.example/", "http://evil.example/", "%0d%0aSet-Cookie:x"])

@@ -23,6 +23,8 @@ class Example(NamedTuple):
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     OVERVIEW: [Example("/")],
     "/login": [Example("/login?next=queues")],
+    "/login/provider": [Example("/login/provider", 401)],
+    "/login/provider/answer": [Example("/login/provider/answer", 401)],
     "/queues/{queue}": [
         Example("/queues/{jobs}"),
         Example("/queues/binding-evaluation?since=2026-01-31T12:00&until=never"),

@@ -7,10 +7,11 @@ and runs on the loop of a thread of its own, so that a browser and SQL can look 
 import socket
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import anyio
@@ -77,6 +78,7 @@ def served_gateway(
     furnish: Furnish,
     prepare: Prepare | None = None,
     access: Literal["open", "keys"] | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
     **facts: Any,
 ) -> Iterator[ServedGateway]:
     """Serve for the time of a block; `facts` are what a process tree says of its processes.
@@ -86,7 +88,7 @@ def served_gateway(
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(
-            _served(folder, furnish, prepare, access, facts)
+            _served(folder, furnish, prepare, dict(settings) | {"access": access}, facts)
         ) as served,
     ):
         served.portal = portal
@@ -116,7 +118,7 @@ async def _served(
     folder: Path,
     furnish: Furnish,
     prepare: Prepare | None,
-    access: Literal["open", "keys"] | None,
+    stated: Mapping[str, Any],
     facts: dict[str, Any],
 ) -> AsyncIterator[ServedGateway]:
     key = folder / "log.key"
@@ -124,12 +126,12 @@ async def _served(
     data = DataFolder(folder / "data")
     settings = Settings(
         data_dir=data.path,
-        access=access,
         shards=SHARDS,
         shard_lease_s=60,
         worker_token=SecretStr(TOKEN),
         checkpoint_key=key,
         checkpoint_folder=folder / "public",
+        **stated,
     )
     data.make()
     data.runtime_path.write_bytes(orjson.dumps(facts))
@@ -143,7 +145,7 @@ async def _served(
     )
     gateway = build_gateway(settings, ledger, redis, NAME, clock)
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", stated.get("port", 0)))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     await gateway.sharing.begin()
     async with anyio.create_task_group() as tasks, http_client(gateway.app) as http:

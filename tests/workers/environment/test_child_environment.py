@@ -38,7 +38,7 @@ def test_every_setting_is_somebodys():
 def test_a_worker_has_no_secret_but_those_it_reads_and_hands_in_with():
     assert secrets_of_settings() & SETTINGS_OF["worker"] == SECRETS_OF_WORKERS
     beyond = secrets_of_settings() - SETTINGS_OF["worker"]
-    assert beyond == SECRETS_OF_PERSONS | {"webhook_secret"}
+    assert beyond == SECRETS_OF_PERSONS | {"webhook_secret", "oidc_client_secret"}
 
 
 def loaded_by(env: dict[str, str]) -> Settings:

@@ -21,6 +21,8 @@ from workers.dashboard.pages.page import PageRoute
 ROUTES = (
     PageRoute("GET", "/login", "public", login.show),
     PageRoute("POST", "/login", "public", login.log_in),
+    PageRoute("GET", "/login/provider", "public", login.begin_at_provider),
+    PageRoute("GET", "/login/provider/answer", "public", login.end_at_provider),
     PageRoute("POST", "/logout", "public", login.log_out),
     PageRoute("GET", "/queues", "read.fleet", work.list_queues, "Queues"),
     PageRoute("GET", "/queues/{queue}", "read.fleet", work.show_queue, "Queues"),

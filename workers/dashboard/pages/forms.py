@@ -1,23 +1,28 @@
-"""Reads forms within limits, checks them against their page's origin, makes actions of them.
+"""Reads forms within limits, checks whose page they are of, makes actions of them.
 
 The gateway's request guard refuses other origins before a form is read. A form is refused here as
-well unless its `Origin` is there and names the host: a browser sends it with each form.
+well unless its `Origin` is there and names the host: a browser sends it with each form. Where a
+cookie says who asks, the form holds a token of that session too, which pages of ours alone show.
 """
 
+import hmac
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
 from kernel.work.outcomes import REASON_CHARS_MAX
-from workers.use_cases.access import caller_of
+from workers.use_cases.access import COOKIE, caller_of
 from workers.use_cases.queue_operations import OperatorAction, requester_name
 
 FORM_BYTES_MAX = 16_384
-FIELDS_MAX = 10
+FIELDS_MAX = 11
+TOKEN_FIELD: Final = "form_token"  # noqa: S105 - the name of a field
+_LABEL: Final = b"rotulus form 1"
 SELECTION_BYTES_MAX = 131_072
-SELECTION_FIELDS_MAX = 64
+SELECTION_FIELDS_MAX = 65
 """Of a form that names the things that it is about, each in two fields."""
 
 NAME_CHARS_MAX = 40
@@ -94,7 +99,7 @@ async def fields_of(request: Request, names: Collection[str]) -> Mapping[str, st
         FormRefused: `origin_refused`, `request_too_large` or `work_request_invalid`.
     """
     _check_origin(request)
-    return _once(_pairs(await _body(request)), names)
+    return _once(_of_session(request, _pairs(await _body(request))), names)
 
 
 async def selection_of(
@@ -106,7 +111,8 @@ async def selection_of(
         FormRefused: see `fields_of`.
     """
     _check_origin(request)
-    pairs = _pairs(await _body(request, SELECTION_BYTES_MAX), SELECTION_FIELDS_MAX)
+    stated = _pairs(await _body(request, SELECTION_BYTES_MAX), SELECTION_FIELDS_MAX)
+    pairs = _of_session(request, stated)
     lists = {name: [value for each, value in pairs if each == name] for name in repeated}
     return _once([pair for pair in pairs if pair[0] not in lists], names), lists
 
@@ -132,6 +138,23 @@ def decision_of(request: Request, fields: Mapping[str, str], *, needs_reason: bo
         name = caller.principal
     decided_by = requester_name(name, request.client.host if request.client else None)
     return FormDecision(reason, decided_by[:REASON_CHARS_MAX])
+
+
+def form_token(request: Request) -> str:
+    """Return what the forms of a page hold where a cookie says who asks, else nothing."""
+    session = request.cookies.get(COOKIE)
+    if session is None or caller_of(request.scope) is None or "authorization" in request.headers:
+        return ""
+    return hmac.new(session.encode(), _LABEL, "sha256").hexdigest()
+
+
+def _of_session(request: Request, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return what a form says beside its token, which has to be that of the session."""
+    expected = form_token(request)
+    stated = "".join(value for name, value in pairs if name == TOKEN_FIELD)
+    if expected and not hmac.compare_digest(stated.encode(), expected.encode()):
+        raise FormRefused("origin_refused", "the form is of another login; load its page again")
+    return [(name, value) for name, value in pairs if name != TOKEN_FIELD]
 
 
 def _check_origin(request: Request) -> None:

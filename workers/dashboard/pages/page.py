@@ -23,6 +23,7 @@ from workers.dashboard.formatting import ago, number
 from workers.dashboard.headers import PAGE
 from workers.dashboard.page_model import Row
 from workers.dashboard.pages.fixed_links import fixed_at
+from workers.dashboard.pages.forms import form_token
 from workers.dashboard.pages.refusals import refusal_context
 from workers.dashboard.pages.source import PageSource
 from workers.dashboard.sanitize import (
@@ -159,6 +160,7 @@ def frame_context(
     return {
         "principal": None if caller is None else caller.principal,
         "roles": () if caller is None else caller.roles,
+        "form_token": form_token(request),
         "is_open": is_open,
         "may_search": is_open or (caller is not None and caller.may("read.records")),
         "places": {name: path for name, path in PLACES.items() if may[name]},
@@ -192,7 +194,12 @@ def relative_root(request: Request) -> str:
 
 
 def login_way(request: Request) -> str:
-    """Return the way from the page that was asked for to the login, and back to it."""
+    """Return the way from the page that was asked for to the login, and back to it.
+
+    A form is sent to no page that could be shown, so from there nothing leads back.
+    """
+    if request.method != "GET":
+        return f"{relative_root(request)}/login"
     query = request.scope["query_string"].decode("ascii", "replace")
     back = _path_below_root(request).lstrip("/") + (f"?{query}" if query else "")
     way = f"{relative_root(request)}/login?next={quote(back, safe='')}"

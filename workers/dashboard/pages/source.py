@@ -1,6 +1,6 @@
 """Defines what the pages show and do, as a port; the gateway implements it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kernel.audit.open_reviews import ReviewKind
@@ -27,6 +27,7 @@ from queues.fleet.worker_heartbeats import WorkerBeat
 from workers.environment.shown_settings import ShownSetting
 from workers.use_cases.access import Caller
 from workers.use_cases.principal_use import PrincipalCounts
+from workers.use_cases.provider_login import LoginBegun
 from workers.use_cases.queue_operations import OperatorAction
 from workers.use_cases.reviews import ItemResult, ReviewDecision
 from workers.use_cases.rollbacks import UndoEpoch, UndoTogether
@@ -60,6 +61,27 @@ class PageSource(Protocol):
 
     async def log_in(self, text: str) -> AccessKey | None:
         """Open a session by a key and return the session's own; None where it is no key."""
+        ...
+
+    @property
+    def has_provider(self) -> bool:
+        """Tell whether people log in by a provider as well."""
+        ...
+
+    async def begin_login(self) -> tuple[LoginBegun, str]:
+        """Return what a browser keeps of a login, and where it is sent.
+
+        Raises:
+            LoginFailed: see `ProviderLogin.address`.
+        """
+        ...
+
+    async def log_in_by_provider(self, begun: LoginBegun, answer: Mapping[str, str]) -> AccessKey:
+        """Open a session of who the provider says it is, and return its key.
+
+        Raises:
+            LoginFailed: see `ProviderLogin.log_in`; `login_refused` for whom nobody granted a role.
+        """
         ...
 
     async def log_out(self, caller: Caller) -> None:
@@ -247,8 +269,8 @@ class PageSource(Protocol):
         """Return the causes and consequences of an operation, and what undoing it takes."""
         ...
 
-    async def undo(self, undoing: UndoTogether | UndoEpoch, caller: Caller | None) -> None:
-        """Undo operations, each by an operation of its own; `caller` is None where access is open.
+    async def undo(self, undoing: UndoTogether | UndoEpoch) -> None:
+        """Undo operations, each by an operation of its own.
 
         Raises:
             RollbackRefused: one of them cannot be undone, and none is.

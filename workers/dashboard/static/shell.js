@@ -1,4 +1,4 @@
-// Serves every page: keys, the palette, ids that are copied, times that grow older.
+// Serves every page: keys, the palette, ids that are copied, times that grow older, what was typed.
 //
 // Without it a page has its search box and its links, exact times under the pointer, and ids to select.
 
@@ -48,6 +48,65 @@ function reachTables() {
     const isMoved = section.scrollWidth > section.clientWidth && !section.querySelector("table a");
     if (isMoved) section.tabIndex = 0;
     else section.removeAttribute("tabindex");
+  }
+}
+
+// ---- what was typed into a form whose login had ended ------------------------------------------
+
+// A form is kept in this tab as it is sent. Where the login follows, the page of the form is opened
+// again behind it, for the same reader, and filled; in every other case it is forgotten.
+
+const KEPT = "rotulus typed";
+
+const principal = () => document.querySelector("form[data-principal]")?.dataset.principal ?? "";
+
+function keepTyped(event) {
+  const form = event.target;
+  if (form.method !== "post" || !principal() || form.dataset.principal) return;
+  const fields = [...new FormData(form)].filter(
+    ([name, value]) => typeof value === "string" && name !== "form_token",
+  );
+  const action = form.action;
+  const typed = { page: location.href, action, fields, principal: principal(), isLost: false };
+  sessionStorage.setItem(KEPT, JSON.stringify(typed));
+}
+
+function fill(form, fields) {
+  for (const element of form.elements) {
+    const values = fields.filter(([name]) => name === element.name).map(([, value]) => value);
+    if (element.type === "hidden" || element.type === "submit" || !element.name) continue;
+    if (element.type === "checkbox" || element.type === "radio") {
+      element.checked = values.includes(element.value);
+    } else if (values.length) {
+      element.value = values[0];
+    }
+    if (values.length) element.closest("details")?.setAttribute("open", "");
+  }
+}
+
+// Of several forms to one place it is the one whose hidden fields are the same.
+function isOf(form, typed) {
+  const says = (each) => typed.fields.some(([name, value]) => name === each.name && value === each.value);
+  const hidden = [...form.elements].filter(({ type, name }) => type === "hidden" && name !== "form_token");
+  return form.action === typed.action && hidden.every(says);
+}
+
+function giveTypedBack() {
+  const text = sessionStorage.getItem(KEPT);
+  if (!text) return;
+  sessionStorage.removeItem(KEPT);
+  const typed = JSON.parse(text);
+  if (document.querySelector("[data-login]")) {
+    sessionStorage.setItem(KEPT, JSON.stringify({ ...typed, isLost: true }));
+  } else if (typed.isLost && typed.principal === principal()) {
+    if (location.href !== typed.page) {
+      if (typed.isLed) return;
+      sessionStorage.setItem(KEPT, JSON.stringify({ ...typed, isLed: true }));
+      location.replace(typed.page);
+      return;
+    }
+    const form = [...document.forms].find((each) => isOf(each, typed));
+    if (form) fill(form, typed.fields);
   }
 }
 
@@ -174,3 +233,5 @@ renewTimes();
 reachTables();
 addEventListener("resize", reachTables);
 setInterval(renewTimes, RENEWED_MS);
+document.addEventListener("submit", keepTyped);
+giveTypedBack();
