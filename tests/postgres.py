@@ -180,6 +180,7 @@ class OwnPostgres(Postgres):
             if not all(parent.stat().st_mode & stat.S_IXOTH for parent in programs.parents):
                 programs = _copied(programs, folder / "programs")
         self.programs, self._folder, self._log = programs, folder, folder / "log"
+        self.socket = folder / f".s.PGSQL.{port or 5432}"
         self.data = folder / "data"
         self._server: subprocess.Popen | None = None
         (make or OwnPostgres._make)(self)

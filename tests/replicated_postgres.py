@@ -19,8 +19,13 @@ from tests.system.tree_run import wait_for
 
 WAIT_S = 60.0
 _NAMES = ("one", "two")
-_SETTINGS = ("full_page_writes=on", "wal_log_hints=on", "wal_keep_size=256MB")
-"""What `pg_rewind` and a standby without a slot need."""
+_SETTINGS = (
+    "full_page_writes=on",
+    "wal_log_hints=on",
+    "wal_keep_size=256MB",
+    "wal_retrieve_retry_interval=200ms",
+)
+"""What `pg_rewind` and a standby without a slot need, and that it soon streams again."""
 
 _ARRIVED = (
     "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"

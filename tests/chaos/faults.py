@@ -2,22 +2,29 @@
 
 import random
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psycopg
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from kernel.values.fleet_protocol import PROTOCOL
 from tests.chaos import witness
 from tests.chaos.another_version import VARIABLE
 from tests.chaos.fleet import ChaosFleet, FleetProcess
+from tests.chaos.judge import every_answer_on_record, read_record
+from tests.chaos.load import read_answers
 from tests.chaos.redis_places import ReplicatedRedis, SingleRedis, preloaded
-from tests.chaos.schedule import Fault
+from tests.chaos.schedule import GATEWAYS, WORKERS, Fault
+from tests.process_environment import process_environment
 from tests.queues.topologies import Cluster, Server, is_well
-from tests.system.tree_run import wait_for
+from tests.replicated_postgres import ReplicatedPostgres
+from tests.system.tree_run import COMMAND, wait_for
 
 AIM_S = 1.0
 """How long a fault that meets a certain moment waits for it."""
@@ -31,6 +38,9 @@ AHEAD = "+25h"
 
 CHANGED_S = 60.0
 """Generous, as machines are busy: until servers are what a command or a loss makes of them."""
+
+DRAINED_S = 60.0
+"""Generous, too: until a process that is asked to end has finished what it has in hand."""
 
 SERVES_S = 4.0
 """How long a program that is started from its beginning may take until it answers."""
@@ -92,6 +102,28 @@ def _start_another_version(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     wait(fault.lasts_s)
     process.kill()
     process.start()
+
+
+def _roll(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Bring the fleet to another version process by process, each drained first, and back.
+
+    The order leaves a worker for what either version relays.
+    """
+    first, *others = WORKERS
+    for env in ({VARIABLE: str(PROTOCOL + 1)}, {}):
+        for process in map(fleet.processes.__getitem__, (first, *GATEWAYS, *others)):
+            ended = process.end(DRAINED_S)
+            assert ended == 0, f"{process.name} ended with {ended}:\n{process.tail()}"
+            process.start(**env)
+            if process.name in GATEWAYS:
+                _wait_until_ready(fleet, process.name, wait)
+        wait(fault.lasts_s)
+
+
+def _wait_until_ready(fleet: ChaosFleet, gateway: str, wait: Wait) -> None:
+    until_s = time.monotonic() + CHANGED_S
+    while not fleet.ready(gateway) and time.monotonic() < until_s:
+        wait(0.1)
 
 
 def _start_ahead(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
@@ -298,9 +330,46 @@ def _wait_for_disk(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
 
 
 def _restart_postgres(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
-    fleet.postgres.stop(signal.SIGQUIT)
+    fleet.primary.stop(signal.SIGQUIT)
     wait(fault.lasts_s)
-    fleet.postgres.start()
+    fleet.primary.start()
+
+
+def _fail_over_postgres(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """End the primary and promote its standby; the old one follows once the new one has served."""
+    servers = fleet.postgres
+    assert isinstance(servers, ReplicatedPostgres)
+    servers.fail_over()
+    wait(fault.lasts_s)
+    servers.rejoin()
+    servers.settle(synchronous=True)
+
+
+def _drill(fleet: ChaosFleet, fault: Fault, _wait: Wait) -> None:
+    """Back up while everything works, restore beside it, and look for what was answered before."""
+    answers = read_answers(fleet.answers_path)
+    drill = fleet.folder / f"drill-{fault.at_s}"
+    _rotulus("backup", "--output", str(drill / "place"), url=fleet.database_url, folder=drill)
+    beside = fleet.primary.new_database()
+    restore = ("restore", str(drill / "place"), "--to", str(drill / "restored"))
+    _rotulus(*restore, url=beside, folder=drill)
+    record = read_record(beside, witnessed=False)
+    assert not record.findings
+    lost = [*every_answer_on_record(record, answers)]
+    assert not lost, f"of {len(answers)} answers before the backup: {lost[:5]}"
+
+
+def _rotulus(*words: str, url: str, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    settings = {"ROTULUS_DATABASE_URL": url, "ROTULUS_DATA_DIR": str(folder / "data")}
+    ended = subprocess.run(
+        [COMMAND, *words],
+        env=process_environment() | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 def _delay(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
@@ -361,6 +430,7 @@ INFLICT: Mapping[str, Inflict] = {
     "pause_worker": _pause,
     "worker_of_another_version": _start_another_version,
     "gateway_of_another_version": _start_another_version,
+    "roll_fleet": _roll,
     "gateway_a_day_ahead": _start_ahead,
     "flush_redis": _flush,
     "evict_redis": _evict,
@@ -378,6 +448,8 @@ INFLICT: Mapping[str, Inflict] = {
     "hang_redis": _hang_primary,
     "switch_redis": _switch,
     "restart_postgres": _restart_postgres,
+    "fail_over_postgres": _fail_over_postgres,
+    "drill_backup": _drill,
     "fsync_postgres": _wait_for_disk,
     "delay_redis": _delay,
     "delay_postgres": _delay,

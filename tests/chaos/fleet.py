@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 import psycopg
@@ -23,6 +23,7 @@ from tests.forked import ForkedProgram
 from tests.ports import free_ports
 from tests.postgres import OwnPostgres, own_postgres
 from tests.process_environment import process_environment
+from tests.replicated_postgres import ReplicatedPostgres, replicated_postgres
 from tests.system.tree_run import wait_for
 from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
@@ -124,7 +125,7 @@ class ChaosFleet:
     def __init__(
         self,
         folder: Path,
-        postgres: OwnPostgres,
+        postgres: OwnPostgres | ReplicatedPostgres,
         redis: RedisPlace,
         proxies: Proxies,
         settings: Mapping[str, str],
@@ -133,18 +134,21 @@ class ChaosFleet:
     ) -> None:
         """`proxied`: whether the processes reach the servers through what can delay and cut."""
         self.folder = folder
+        self.answers_path = folder / "answers.jsonl"
+        """What producers were answered, each on disk before they go on."""
+
         self._proxied = proxied
         self._settings = settings
         self.postgres = postgres
         self.redis = redis
         self.proxies = proxies
-        self.database_url = postgres.new_database()
+        self._database = urlsplit(self.primary.new_database()).path
         Ledger.create(open_store(self.place), system_host()).close()
         witness.install(self.database_url, GATEWAYS)
-        server_folder = parse_qs(urlsplit(self.database_url).query)["host"][0]
         names = (*GATEWAYS, *WORKERS, PRODUCERS)
-        socket = f"{server_folder}/.s.PGSQL.5432"
-        self._ways = {("postgres", name): proxies.to_socket(socket) for name in names}
+        self._ways = {
+            ("postgres", name): proxies.to_socket(lambda: self.primary.socket) for name in names
+        }
         if isinstance(redis, SingleRedis):
             self._ways |= {("redis", name): proxies.to_port(redis.port) for name in names}
         ports = dict(zip(GATEWAYS, free_ports(len(GATEWAYS)), strict=True))
@@ -170,6 +174,17 @@ class ChaosFleet:
         }
 
     @property
+    def primary(self) -> OwnPostgres:
+        """The server that is written to now."""
+        servers = self.postgres
+        return servers.primary if isinstance(servers, ReplicatedPostgres) else servers
+
+    @property
+    def database_url(self) -> str:
+        """The ledger at the server that is written to now."""
+        return urlunsplit(urlsplit(self.primary.url)._replace(path=self._database))
+
+    @property
     def place(self) -> SecretStr:
         """The ledger, past the proxy."""
         return SecretStr(self.database_url)
@@ -178,10 +193,9 @@ class ChaosFleet:
         """The ledger as a process of the fleet reaches it."""
         if not self._proxied:
             return SecretStr(self.database_url.replace("//rotulus@", f"//{role}@"))
-        database = urlsplit(self.database_url).path
         port = self._ways["postgres", name].port
         return SecretStr(
-            f"postgresql://{role}@127.0.0.1:{port}{database}?sslmode=disable&gssencmode=disable"
+            f"postgresql://{role}@127.0.0.1:{port}{self._database}?sslmode=disable&gssencmode=disable"
         )
 
     def start(self) -> None:
@@ -214,8 +228,8 @@ class ChaosFleet:
 
     def set_fsync(self, value: str) -> None:
         """Have PostgreSQL wait for its disk from now on, or not any more."""
-        self.postgres.run(f"ALTER SYSTEM SET fsync = {value}")
-        self.postgres.run("SELECT pg_reload_conf()")
+        self.primary.run(f"ALTER SYSTEM SET fsync = {value}")
+        self.primary.run("SELECT pg_reload_conf()")
 
     def open_requests(self) -> dict[str, int]:
         """Return how many requests of each queue are open."""
@@ -258,12 +272,21 @@ def running_fleet(
     folder: Path,
     *,
     proxied: bool = True,
+    replicated: bool = False,
     shape: str = SINGLE,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[ChaosFleet]:
-    """Start a fleet for the time of a block and leave nothing of it behind."""
+    """Start a fleet for the time of a block and leave nothing of it behind.
+
+    `replicated`: whether PostgreSQL has a standby, for which each COMMIT waits.
+    """
     with ExitStack() as stack:
-        postgres = stack.enter_context(own_postgres())
+        postgres: OwnPostgres | ReplicatedPostgres
+        if replicated:
+            postgres = stack.enter_context(replicated_postgres())
+            postgres.settle(synchronous=True)
+        else:
+            postgres = stack.enter_context(own_postgres())
         redis = stack.enter_context(redis_place(shape, folder))
         proxies = stack.enter_context(Proxies())
         fleet = ChaosFleet(folder, postgres, redis, proxies, settings or {}, proxied=proxied)

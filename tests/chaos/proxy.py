@@ -11,6 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Self
 
 CHUNK = 64 * 1024
@@ -169,9 +170,9 @@ class Proxies:
         """Return a proxy in front of a port of loopback."""
         return self._start(Proxy(lambda: asyncio.open_connection("127.0.0.1", port)))
 
-    def to_socket(self, path: str) -> Proxy:
-        """Return a proxy in front of a Unix socket."""
-        return self._start(Proxy(lambda: asyncio.open_unix_connection(path)))
+    def to_socket(self, path: Callable[[], Path]) -> Proxy:
+        """Return a proxy in front of the Unix socket that is the one when something connects."""
+        return self._start(Proxy(lambda: asyncio.open_unix_connection(path())))
 
     def _start(self, proxy: Proxy) -> Proxy:
         self._servers.append(self.run(proxy.listen()))

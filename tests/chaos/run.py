@@ -158,7 +158,8 @@ def run(
     started_s = time.monotonic()
     shape = shape or shape_of(seed)
     faults = schedule(seed, seconds, kinds or kinds_of(shape))
-    with running_fleet(folder, shape=shape, settings=settings) as fleet:
+    replicated = bool({"fail_over_postgres"}.intersection(fault.kind for fault in faults))
+    with running_fleet(folder, replicated=replicated, shape=shape, settings=settings) as fleet:
         say(f"{shape}: started in {time.monotonic() - started_s:.1f} s")
         try:
             plan = LoadPlan.of(requests, seconds, producers)
@@ -185,7 +186,7 @@ def _run(
 ) -> ChaosReport:
     folder = fleet.folder
     (folder / "schedule.json").write_text(json.dumps([asdict(fault) for fault in faults], indent=1))
-    answers = Answers(folder / "answers.jsonl")
+    answers = Answers(fleet.answers_path)
     say(f"seed {seed}: {plan.requests} requests, {len(faults)} faults in {plan.seconds:g} s")
     began_s = time.monotonic()
     load = _Load(plan, fleet, answers, patience_s)

@@ -44,6 +44,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "pause_worker": Kind(WORKERS, past_lease=True),
         "worker_of_another_version": Kind(WORKERS, past_lease=True),
         "gateway_of_another_version": Kind(GATEWAYS, past_lease=True, slots=2),
+        "roll_fleet": Kind(slots=3),
         "gateway_a_day_ahead": Kind(GATEWAYS, past_lease=True, slots=2),
         "flush_redis": Kind(),
         "evict_redis": Kind(),
@@ -63,6 +64,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         # The one that is to be relieved serves until the other one does.
         "switch_redis": Kind(shapes=(SENTINELS, CLUSTER)),
         "restart_postgres": Kind(),
+        "fail_over_postgres": Kind(slots=3),
+        "drill_backup": Kind(slots=3),
         "fsync_postgres": Kind(past_lease=True),
         "delay_redis": Kind(is_delay=True, shapes=(SINGLE,)),
         "delay_postgres": Kind(is_delay=True),

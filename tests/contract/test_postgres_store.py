@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -647,7 +648,7 @@ def silent_way(url):
     folder = parse_qs(parts.query).get("host")
     with Proxies() as proxies:
         if folder:
-            proxy = proxies.to_socket(f"{folder[0]}/.s.PGSQL.{parts.port or 5432}")
+            proxy = proxies.to_socket(lambda: Path(f"{folder[0]}/.s.PGSQL.{parts.port or 5432}"))
         else:
             proxy = proxies.to_port(parts.port or 5432)
         user = parts.netloc.rpartition("@")[0]
