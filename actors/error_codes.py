@@ -364,6 +364,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "data_folder_unsafe": ErrorCode(None, "caller"),
         "data_folder_not_locked": ErrorCode(None, "service"),
         "address_unusable": ErrorCode(None, "caller"),
+        "tee_token_missing": ErrorCode(None, "caller"),
         "redis_unavailable": ErrorCode(None, "caller"),
         "redis_of_another_ledger": ErrorCode(None, "caller"),
         "folder_of_another_ledger": ErrorCode(None, "caller"),

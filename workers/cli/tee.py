@@ -19,7 +19,8 @@ def tee(port: int) -> None:
     """Serve the Tee contract from the ledger: a causal graph, and incidents over it.
 
     Binds ROTULUS_HOST, and says where it listens. gRPC health is served on the same port. Ends on
-    SIGTERM or Ctrl-C, when the calls that run have ended.
+    SIGTERM or Ctrl-C, when the calls that run have ended. With ROTULUS_ACCESS=keys a call has to
+    show that it knows ROTULUS_WORKER_TOKEN, as gateways do.
     """
     settings = read_settings(child=True)
     with clean_errors():

@@ -628,5 +628,8 @@ def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | N
 
     file = settings.tee_ca_file
     authorities = None if file is None else certificates_in(file)
-    store = TeeStore(settings.tee_target, known=known_universe, authorities=authorities)
+    token = _secret(settings.worker_token) if settings.takes_keys else None
+    store = TeeStore(
+        settings.tee_target, known=known_universe, authorities=authorities, token=token
+    )
     return AsyncEliminationStore(store)

@@ -10,6 +10,7 @@ anew each minute.
 """
 
 import functools
+import hmac
 import signal
 import threading
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from workers.environment.machine_limits import begin_within_limits
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.environment.tls_identity import TlsIdentity, tls_identity
-from workers.tee.rpc import serve_methods
+from workers.tee.rpc import authorization_of, serve_methods
 from workers.tee.service import TeeService
 
 SERVICE = "tee.Tee"
@@ -83,8 +84,11 @@ class TeeServer:
         store: LedgerEliminationStore,
         address: str,
         tls: TlsIdentity | None = None,
+        token: str | None = None,
     ) -> None:
         """Bind the address, which is `host:port`; port 0 is any free one.
+
+        With a token whoever calls the contract has to show it; health is told to everybody.
 
         Raises:
             TeeStartError: `address_unusable`.
@@ -94,7 +98,7 @@ class TeeServer:
         self._server = grpc.server(
             pool,
             options=_OPTIONS,
-            interceptors=[ReadableRequests()],
+            interceptors=[*([] if token is None else [KnownCallers(token)]), ReadableRequests()],
             maximum_concurrent_rpcs=CALLS_MAX,
         )
         service = TeeService(Incidents(ledger, store), unfit=lambda: self._say(healthy=False))
@@ -129,12 +133,16 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
     """Serve the ledger of the settings until SIGTERM or SIGINT; call `listens` with the address.
 
     Raises:
-        TeeStartError: `address_unusable`.
+        TeeStartError: `address_unusable`, `tee_token_missing`.
         TlsUnusable: its certificate or its key cannot be used.
         MachineUnfitError: a limit of the machine leaves it no room to work.
         DataFolderError: the folder cannot be used, or others could.
         LedgerUnavailable: when the ledger cannot be opened.
     """
+    token = settings.worker_token
+    if settings.takes_keys and token is None:
+        message = "access takes keys: set ROTULUS_WORKER_TOKEN, which gateways show a Tee"
+        raise TeeStartError("tee_token_missing", message)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -149,7 +157,8 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
         orchestrator = Orchestrator(host, settings.kernel_causal_window_minutes)
         store = LedgerEliminationStore(ledger, kernel, orchestrator, "tee")
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-        server = TeeServer(ledger, store, f"{shown}:{port}", tls_identity(settings))
+        secret = token.get_secret_value() if token is not None and settings.takes_keys else None
+        server = TeeServer(ledger, store, f"{shown}:{port}", tls_identity(settings), secret)
         store.take()
         server.start()
         _log.info("tee_listens", port=server.port)
@@ -170,6 +179,26 @@ def _credentials(tls: TlsIdentity) -> Any:
         return newest() if tls.read_again() else None
 
     return grpc.dynamic_ssl_server_credentials(newest(), newer)
+
+
+class KnownCallers(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
+    """Refuses calls of the contract that do not show to know the token (UNAUTHENTICATED)."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = authorization_of(token).encode()
+
+        def refuse(_: Any, context: Any) -> None:
+            message = "unauthenticated: show that you know ROTULUS_WORKER_TOKEN, as gateways do"
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
+
+        self._refusal = grpc.unary_unary_rpc_method_handler(refuse)
+
+    def intercept_service(self, continuation: Callable[[Any], Any], call_details: Any) -> Any:
+        """Return the method's handler, or what refuses."""
+        stated = dict(call_details.invocation_metadata or ()).get("authorization", "")
+        shows_token = hmac.compare_digest(str(stated).encode(), self._expected)
+        is_open = not call_details.method.startswith(f"/{SERVICE}/")
+        return continuation(call_details) if is_open or shows_token else self._refusal
 
 
 class ReadableRequests(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc has no types

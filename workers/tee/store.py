@@ -32,7 +32,7 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_CLAIMED_IDS, MAX_HYPOTHESES, check_ids, check_text, invalid
 from workers.tee import tee_pb2 as wire
 from workers.tee.hypothesis_ids import EDGE_TYPES, EdgeHypothesis, edge_of, is_edge
-from workers.tee.rpc import client_methods
+from workers.tee.rpc import authorization_of, client_methods
 
 CALL_TIMEOUT_S = 10.0
 IDS_A_CALL = 1000
@@ -59,12 +59,14 @@ class TeeStore:
         known: Callable[[str], Collection[str] | None] | None = None,
         timeout_s: float = CALL_TIMEOUT_S,
         authorities: bytes | None = None,
+        token: str | None = None,
     ) -> None:
         """Connect, on first use, to the Tee at `host:port`.
 
         `known` finds the universe of a session that another process created. Without it this
         object serves the sessions that it has created itself, after a restart none. With
-        certificates of `authorities` the Tee is spoken to over TLS, else in the clear.
+        certificates of `authorities` the Tee is spoken to over TLS, else in the clear. A Tee that
+        takes keys is shown that this side knows the `token`.
         """
         if authorities is None:
             self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
@@ -74,6 +76,7 @@ class TeeStore:
         self._methods = client_methods(self._channel)
         self._known = known
         self._timeout_s = timeout_s
+        self._metadata = () if token is None else (("authorization", authorization_of(token)),)
         self._lock = threading.Lock()
         self._universes: OrderedDict[str, frozenset[str]] = OrderedDict()
 
@@ -187,7 +190,7 @@ class TeeStore:
 
     def _call(self, session_id: str, method: str, request: Any) -> Any:
         try:
-            return self._methods[method](request, timeout=self._timeout_s)
+            return self._methods[method](request, timeout=self._timeout_s, metadata=self._metadata)
         except grpc.RpcError as error:
             status, text = error.code(), error.details() or ""
             if status is grpc.StatusCode.NOT_FOUND:
