@@ -51,10 +51,10 @@ class Installation:
         return {k: v for k, v in inherited.items() if not k.startswith("PYTHON")} | settings
 
 
-def install(folder: Path) -> Installation:
-    """Build both wheels and install them, with what they need from this environment."""
+def install(folder: Path, root: Path = ROOT) -> Installation:
+    """Build both wheels of a tree and install them, with what they need from this environment."""
     for project in release.PROJECTS.values():
-        release.build_wheel(project, folder, _AT)
+        release.build_wheel(root / project.relative_to(ROOT), folder, _AT)
     venv.create(folder / "env", symlinks=True, with_pip=True)
     [site] = (folder / "env").glob("lib/python*/site-packages")
     # A folder that a .pth names is searched, and its own .pth, which leads to the checkout, is not.
