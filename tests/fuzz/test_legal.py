@@ -13,6 +13,8 @@ from workers.dashboard.pages import ROUTES
 
 _FORM = "a form that only a page of the gateway's own origin sends, held by tests/workers/dashboard"
 
+_PROVIDER = "a login by a provider, of which the fleet has none, held by tests/workers/api"
+
 UNREACHED = {
     ("POST", "/queues/{queue}/{verb}"): f"{_FORM}/test_pages.py",
     ("POST", "/reviews/decide"): f"{_FORM}/test_reviews_page.py",
@@ -21,6 +23,8 @@ UNREACHED = {
     ("POST", "/bulk-operations/{bulk_number}/stop"): f"{_FORM}/test_bulk_pages.py",
     ("POST", "/login"): f"{_FORM}/test_login_in_chromium.py",
     ("POST", "/logout"): f"{_FORM}/test_login_in_chromium.py",
+    ("GET", "/login/provider"): f"{_PROVIDER}/test_provider_login.py",
+    ("GET", "/login/provider/answer"): f"{_PROVIDER}/test_provider_login.py",
 }
 """Routes that no request of the fuzz begins as, and who holds them instead."""
 

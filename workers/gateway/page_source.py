@@ -175,10 +175,13 @@ class LivePages:
         return self if services is self._services else LivePages(services, self._settings)
 
     async def log_in(self, text: str) -> AccessKey | None:
-        """Open a session by a key and return the session's own; None where it is no key."""
+        """Open a session by a key and return the session's own; None where it is no key.
+
+        The key of a session opens no other, or who has one could go on for ever.
+        """
         door = self._services.door
         caller = None if door is None else door.table.caller_of(text)
-        if door is None or caller is None:
+        if door is None or caller is None or caller.is_session:
             return None
         session = await self._access_changes().open_session(caller)
         await door.table.refresh()

@@ -224,7 +224,7 @@ class AccessChanges:
 
     async def open_session(self, caller: Caller) -> AccessKey:
         """Make the key of a browser's session, which ends with the key that it was opened by."""
-        return await self._open(caller.principal, caller.opened_by or caller.key_id)
+        return await self._open(caller.principal, caller.key_id)
 
     async def open_session_by_provider(self, principal: str, groups: Sequence[str]) -> AccessKey:
         """Make the key of a session that a provider vouches for, with the roles of its groups."""

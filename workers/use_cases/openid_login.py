@@ -38,6 +38,9 @@ ALGORITHMS: Final = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
 DOCUMENT_BYTES_MAX: Final = 256 << 10
 ASKED_S_MAX: Final = 10.0
 METADATA_S: Final = 3_600.0
+AWAY_S: Final = 5.0
+"""After which a provider that did not answer is asked again: who waits for it holds a place."""
+
 KEYS_EVERY_S: Final = 60.0
 LEEWAY_S: Final = 60
 """By how much the provider's clock may differ from ours."""
@@ -80,7 +83,8 @@ class OpenIdLogin:
         self._now_us = now_us
         self._transport = transport
         self._metadata: dict[str, Any] = {}
-        self._metadata_until_s = 0.0
+        self._metadata_until_s = self._away_until_s = 0.0
+        self._reading = anyio.Lock()
         self._keys = KeySet([])
         self._keys_at_s: float | None = None
 
@@ -201,17 +205,26 @@ class OpenIdLogin:
             LoginFailed: `login_provider_unavailable`.
         """
         issuer = self._settings.issuer
-        if self._now_s() >= self._metadata_until_s:
-            url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-            document = await self._ask("GET", url)
-            if document.get("issuer") != issuer:
-                raise _unavailability("the provider goes by another name than ROTULUS_OIDC_ISSUER")
-            self._metadata, self._metadata_until_s = document, self._now_s() + METADATA_S
+        async with self._reading:
+            if self._now_s() < self._away_until_s:
+                raise _unavailability("the provider did not answer a moment ago")
+            if self._now_s() >= self._metadata_until_s:
+                self._away_until_s = self._now_s() + AWAY_S
+                self._metadata = await self._read_metadata()
+                self._metadata_until_s, self._away_until_s = self._now_s() + METADATA_S, 0.0
         address = self._metadata.get(name)
         scheme = urlsplit(issuer).scheme
         if not isinstance(address, str) or not address.startswith(f"{scheme}://"):
             raise _unavailability(f"the provider names no {name} that can be used")
         return address
+
+    async def _read_metadata(self) -> dict[str, Any]:
+        issuer = self._settings.issuer
+        url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+        document = await self._ask("GET", url)
+        if document.get("issuer") != issuer:
+            raise _unavailability("the provider goes by another name than ROTULUS_OIDC_ISSUER")
+        return document
 
     async def _ask(self, method: str, url: str, **options: Any) -> dict[str, Any]:
         """Return the document with which the provider answers.

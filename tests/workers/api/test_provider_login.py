@@ -170,11 +170,29 @@ async def test_a_provider_that_is_away_is_said_and_keys_count_on(
     away = await closed.http.get("/login/provider", headers=HTML)
     assert away.status_code == 503
     assert 'type="password"' in away.text
+    asked = len(provider.asked)
+    assert (await closed.http.get("/login/provider", headers=HTML)).status_code == 503
+    assert len(provider.asked) == asked, "strangers do not wait for it one after another"
+    FAKE.time_us += 6_000_000
     provider.replies.clear()
     provider.token = lambda claims: signed(claims | {"aud": "other"})
     await grant(closed, "person:ada", "auditor")
     address, cookie = await begun(closed)
     assert (await answered(closed, provider.authorize(address), cookie)).status_code == 401
+
+
+async def test_a_login_is_begun_whatever_page_was_asked_for(closed: Door, provider: FakeProvider):
+    await grant(closed, "person:ada", "auditor")
+    assert (await logged_in(closed, provider, "ä" * 2_000))["Refresh"] == "0; url=../../"
+
+
+async def test_a_session_opens_no_other_and_so_has_an_end(closed: Door, provider: FakeProvider):
+    await grant(closed, "person:ada", "auditor")
+    key = (await logged_in(closed, provider))["Cookie"].partition("=")[2]
+    form = {"Origin": URL, "Content-Type": "application/x-www-form-urlencoded"}
+    refused = await closed.http.post("/login", content=f"key={key}", headers=form)
+    assert refused.status_code == 401
+    assert "set-cookie" not in refused.headers
 
 
 async def test_a_group_has_no_keys(closed: Door):

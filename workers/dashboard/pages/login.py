@@ -26,6 +26,7 @@ BEGUN_COOKIE: Final = "__Host-rotulus-login"
 BEGUN_S: Final = 600
 """How long somebody may take at the provider's."""
 
+WAY_BYTES_MAX: Final = 2_000
 ANSWER_FIELDS: Final = ("state", "code", "iss", "error")
 _BEGUN_CHARS_MAX: Final = 4_000
 _BEGUN: Final = "Path=/; Secure; HttpOnly; SameSite=Lax"
@@ -59,6 +60,8 @@ async def begin_at_provider(pages: Pages, request: Request) -> Response:
         begun, address = await pages.source.begin_login()
     except LoginFailed as failed:
         return await _form(pages, request, way, str(failed), failed.code)
+    # A browser keeps no cookie that is longer than 4 KiB, and with it no login.
+    way = way if len(way.encode()) <= WAY_BYTES_MAX else ""
     kept = orjson.dumps([begun.state, begun.nonce, begun.verifier, way])
     value = urlsafe_b64encode(kept).decode()
     response = RedirectResponse(address, 303, {**PAGE, "Referrer-Policy": "no-referrer"})
