@@ -13,6 +13,7 @@ import httpx
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.records.access.readable_view import OF_EVERYTHING, readable_view
 from tests import loopback
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, elimination, session_id
 from workers.environment.ledger_access import LedgerPlace, read_record
@@ -82,7 +83,9 @@ def _has_operation(view: LedgerView, name: Name) -> bool:
 
 def listed_lost(place: LedgerPlace) -> tuple[set[Name], Mapping[str, Any]]:
     """Return what is listed as lost, with the whole document."""
-    document = read_record(place, lambda view: losses_document(view, after=0, limit=ALL))
+    document = read_record(
+        place, lambda view: losses_document(readable_view(view, OF_EVERYTHING), after=0, limit=ALL)
+    )
     names = {Name(each["kind"], each["name"], int(each["sequence"])) for each in document["lost"]}
     return names, document
 

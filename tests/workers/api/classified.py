@@ -133,7 +133,11 @@ class Classified:
         """Give a request up, whose error tells the word."""
         item = f"cu-{of}"
         requests = [row for row in rows(self.door.ledger, schema.outbox) if row["item_key"] == item]
-        error = {"code": f"broken: {word}", "signature": f"signed {word}", "final": True}
+        error: dict[str, Any] = {
+            "code": f"broken: {word}",
+            "signature": f"signed {word}",
+            "final": True,
+        }
         report = attempts.failed(requests[0]["request_id"], **error).model_dump(mode="json")
         report["error"] |= {"message": f"no {word}", "traceback": f"at {word}\n"}
         body = {"queue": requests[0]["queue"], "reports": [report]}
@@ -188,9 +192,10 @@ def reading_paths(door: Door, names: dict[str, list[str]]) -> Iterator[str]:
     """Every path that is read, its parts named by what a class has, and every query of it."""
     for route in door.app.routes:
         assert isinstance(route, APIRoute)
-        if "GET" not in route.methods or route.path in ENDLESS:
+        if "GET" not in (route.methods or ()) or route.path in ENDLESS:
             continue
         parts = _PART.findall(route.path)
+        path = route.path
         for number in range(max((len(names.get(part, ())) for part in parts), default=1) or 1):
 
             def named(match: re.Match[str], number: int = number) -> str:

@@ -5,6 +5,7 @@ import pytest
 
 from kernel.ledger.ledger import LedgerView
 from kernel.proof.checkpoint import Checkpoint, sign_checkpoint
+from kernel.records.access.readable_view import OF_EVERYTHING, readable_view
 from tests.kernel.build import FakeHost
 from tests.signed_log import log_key
 from tests.workers.api.door import SESSION, Door, running_door, source, understanding
@@ -31,7 +32,8 @@ def note_of(view: LedgerView) -> bytes:
 def exhibit_of(door: Door, name: str, hypothesis: str | None = None, **options) -> Exhibit:
     with door.ledger.view() as view:
         note, keys = note_of(view), [KEY.verifier]
-        return gather(view, name, hypothesis, note=note, keys=keys, **options)
+        reader = readable_view(view, OF_EVERYTHING)
+        return gather(reader, name, hypothesis, note=note, keys=keys, **options)
 
 
 async def decide(door: Door) -> None:
