@@ -102,11 +102,13 @@ class Shell:
 
     def close(self) -> None:
         """End the shell and the jobs that a tutorial which failed has left."""
-        stdin = self._process.stdin
+        stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
+        assert stdout is not None
         stdin.write("kill $(jobs -p) 2>/dev/null; wait; exit\n")
         stdin.close()
         self._process.wait()
+        stdout.close()
 
 
 def follow(tutorial: str, folder: Path, environment: dict[str, str]) -> None:
