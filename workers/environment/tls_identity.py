@@ -23,6 +23,8 @@ FOLLOW_EVERY_S: Final = 5.0
 FILE_BYTES_MAX: Final = 1 << 20
 _READABLE_BY_ALL: Final = stat.S_IRWXO
 
+_Mark = tuple[tuple[int, ...], ...]
+
 _log = structlog.get_logger(__name__)
 
 
@@ -45,6 +47,8 @@ class TlsIdentity:
         self._lock = threading.Lock()
         self._mark = self._mark_now()
         self._newest = self._context()
+        self._problem = ""
+        """Why newer files are not taken, as the log has it; they are looked at again and again."""
 
     def context(self) -> ssl.SSLContext:
         """Return what a server is given: each connection gets the pair that was read last."""
@@ -75,11 +79,14 @@ class TlsIdentity:
                 mark = self._mark_now()
                 if mark == self._mark:
                     return False
-                self._mark = mark
-                self._newest = self._context()
+                self._newest = self._context(mark)
             except TlsUnusable as error:
-                _log.warning("tls_not_renewed", problem=str(error), todo="the one before is shown")
+                before, self._problem = self._problem, str(error)
+                if before != self._problem:
+                    todo = "the one before is shown"
+                    _log.warning("tls_not_renewed", problem=self._problem, todo=todo)
                 return False
+            self._mark, self._problem = mark, ""
         _log.info("tls_renewed", file=str(self._cert_file))
         return True
 
@@ -89,7 +96,7 @@ class TlsIdentity:
             await anyio.sleep(FOLLOW_EVERY_S)
             await anyio.to_thread.run_sync(self.read_again)
 
-    def _mark_now(self) -> tuple[tuple[int, ...], ...]:
+    def _mark_now(self) -> _Mark:
         """Return what is another value when a file was written or replaced."""
         try:
             states = [path.stat() for path in (self._cert_file, self._key_file)]
@@ -97,8 +104,8 @@ class TlsIdentity:
             raise TlsUnusable(f"{error.filename}: {error.strerror}") from error
         return tuple((each.st_mtime_ns, each.st_ino, each.st_size, each.st_mode) for each in states)
 
-    def _context(self) -> ssl.SSLContext:
-        if self._mark[1][-1] & _READABLE_BY_ALL:
+    def _context(self, mark: _Mark | None = None) -> ssl.SSLContext:
+        if (mark or self._mark)[1][-1] & _READABLE_BY_ALL:
             raise TlsUnusable(f"every user may read {self._key_file}: chmod o= {self._key_file}")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2

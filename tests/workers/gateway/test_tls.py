@@ -152,11 +152,27 @@ async def test_half_a_renewal_leaves_the_pair_before_until_the_other_half_comes(
         cert.replace(tmp_path / cert.name)
         with capture_logs() as logs:
             assert not identity.read_again()
-        assert [entry["event"] for entry in logs] == ["tls_not_renewed"]
+            assert not identity.read_again()
+        assert [entry["event"] for entry in logs] == ["tls_not_renewed"], "it is said once"
         assert await anyio.to_thread.run_sync(serial_at, port) == before
         key.replace(tmp_path / key.name)
         assert identity.read_again()
         assert await anyio.to_thread.run_sync(serial_at, port) != before
+
+
+def test_a_pair_that_could_not_be_read_for_a_moment_is_read_later(
+    tmp_path: Path, identity: TlsIdentity, monkeypatch: pytest.MonkeyPatch
+):
+    write_pair(tmp_path)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ssl.SSLContext, "load_cert_chain", fail)
+        assert not identity.read_again()
+    assert identity.read_again()
+    assert not identity.read_again()
 
 
 async def test_what_a_gateway_follows_is_renewed_by_itself(
