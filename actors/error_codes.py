@@ -49,6 +49,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "login_refused": ErrorCode(401, "caller"),
         "login_provider_unavailable": ErrorCode(503, "service", is_retryable=True),
         "principal_differs": ErrorCode(403, "caller"),
+        "rollback_of_own_operation": ErrorCode(403, "caller"),
         "principal_invalid": ErrorCode(422, "request"),
         "access_role_unknown": ErrorCode(422, "request"),
         "access_scope_invalid": ErrorCode(422, "request"),

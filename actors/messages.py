@@ -1,6 +1,7 @@
 """Defines the messages that a session actor takes, and the slot that its answer fills."""
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -54,9 +55,13 @@ class Reply(Generic[Answer]):
         return self._answer  # type: ignore[return-value]
 
 
+PRINCIPAL: ContextVar[str | None] = ContextVar("PRINCIPAL", default=None)
+"""Whose key brought the request that is carried out; None where access is open."""
+
+
 def _request_id() -> str | None:
-    request_id = structlog.contextvars.get_contextvars().get("request_id")
-    return None if request_id is None else str(request_id)
+    request_id: str | None = structlog.contextvars.get_contextvars().get("request_id")
+    return request_id
 
 
 @dataclass(slots=True)
@@ -66,6 +71,9 @@ class Message:
     reply: Reply[Any] = field(default_factory=Reply, init=False)
     request_id: str | None = field(default_factory=_request_id, init=False)
     """The request in whose context the message was made, for the log."""
+
+    principal: str | None = field(default_factory=PRINCIPAL.get, init=False)
+    """Whose key brought it; other gateways believe the one that has sealed it."""
 
     position: Position | None = field(default=None, init=False)
     """The message's place in a mailbox, when it came from another gateway."""

@@ -18,7 +18,7 @@ from kernel.values.fleet_protocol import PROTOCOL, is_spoken, protocol_payload
 from queues.fleet.worker_heartbeats import WorkerBeat
 from workers.api.routes import cron_jobs, worker_reports
 
-FORMS = {10: "08f021af64d97945934dfbe69b4ff7ec7ad695587267ac257aeac90cb46dd443"}
+FORMS = {11: "7d426495e4e2920432896fc98d628f17b0952c68883bbcdf3ad35a33c1a3ebb4"}
 """The digest of everything that is said, by the version that says it."""
 
 

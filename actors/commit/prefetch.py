@@ -30,6 +30,7 @@ from kernel.ledger.record_keys import (
     node_key,
     routing_mark_key,
 )
+from kernel.values.idempotency_keys import scoped_key
 from kernel.work.pair_routing import ARTIFACT
 
 NAMED_MAX = 256
@@ -42,7 +43,9 @@ def records_of(intent: Intent) -> list[RecordKey]:
     return [] if reader is None else reader(intent)
 
 
-def earlier_answer_to(intent: Intent, actor: str, policy: str) -> list[RecordKey]:
+def earlier_answer_to(
+    intent: Intent, actor: str, policy: str, principal: str | None = None
+) -> list[RecordKey]:
     """Return the key under which the same request may have been answered before."""
     answered_by = _ASKED.get(type(intent))
     if answered_by is None:
@@ -50,7 +53,7 @@ def earlier_answer_to(intent: Intent, actor: str, policy: str) -> list[RecordKey
     verb, target_field = answered_by
     targets = (getattr(intent, target_field),)
     key = idempotency_key(intent, actor, verb, targets, policy)
-    return [idempotency_key_key(key)]
+    return [idempotency_key_key(key if principal is None else scoped_key(principal, key))]
 
 
 def records_of_envelope(document: object) -> list[RecordKey]:

@@ -25,7 +25,9 @@ SET_ASIDE = "mailbox_entry_set_aside"
 CAUSE_CHARS_MAX = 200
 SESSION_ID_CHARS_MAX = 384
 
-_UNSAID = frozenset({"reply", "request_id", "position", "traceparents", "put_at_ns", "again"})
+_UNSAID = frozenset(
+    {"reply", "request_id", "principal", "position", "traceparents", "put_at_ns", "again"}
+)
 """Fields of a message that are not part of the request."""
 
 _log = structlog.get_logger(__name__)

@@ -91,7 +91,7 @@ def records_read(unit: Unit, policy_generation_id: str) -> list[RecordKey]:
     """Return the records that a unit will read, as far as that is known before it runs."""
     if isinstance(unit, IntentUnit):
         keys = records_of(unit.intent)
-        keys += earlier_answer_to(unit.intent, unit.actor, policy_generation_id)
+        keys += earlier_answer_to(unit.intent, unit.actor, policy_generation_id, unit.principal)
         if unit.session_id is not None:
             # Whether the session is active decides how urgent it is.
             keys.append(belief_anchor_key(unit.session_id))
@@ -112,6 +112,8 @@ class IntentUnit:
     intent: Intent
     session_id: str | None
     actor: Literal["user", "system", "migration"] = "user"
+    principal: str | None = None
+    """Whose key brought it."""
 
     def run(self, context: CommitContext) -> Submitted:
         """Construct the envelope and submit it as the orchestrator.
@@ -126,8 +128,11 @@ class IntentUnit:
             actor=self.actor,
             session_id=self.session_id,
             answer_refs=answer_refs,
+            principal=self.principal,
         )
-        result = context.kernel.submit(transaction, document, "orchestrator", id_is_drawn=True)
+        result = context.kernel.submit(
+            transaction, document, "orchestrator", id_is_drawn=True, principal=self.principal
+        )
         if isinstance(result, RejectedResult) or result.duplicate:
             for answer_ref in answer_refs:
                 transaction.drop_blob(answer_ref)
@@ -140,11 +145,13 @@ class EnvelopeUnit:
 
     document: object
     session_id: str
+    principal: str | None = None
+    """Whose key brought it; what the envelope states itself is held against that."""
 
     @cached_property
     def _document_of_session(self) -> object:
         if isinstance(self.document, dict):
-            return {**self.document, "session_id": self.session_id}
+            return in_the_name_of(self.document, self.session_id, self.principal)
         return self.document
 
     @cached_property
@@ -155,8 +162,21 @@ class EnvelopeUnit:
     def run(self, context: CommitContext) -> Submitted:
         """Submit it as a caller's."""
         return context.kernel.submit(
-            context.transaction, self._document_of_session, "caller", parsed=self.parsed
+            context.transaction,
+            self._document_of_session,
+            "caller",
+            parsed=self.parsed,
+            principal=self.principal,
         )
+
+
+def in_the_name_of(
+    envelope: dict[str, Any], session_id: str, principal: str | None
+) -> dict[str, Any]:
+    """Return an envelope in the name of its session, and of whose key brought it."""
+    if principal is None:
+        return {**envelope, "session_id": session_id}
+    return {"principal": principal, **envelope, "session_id": session_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +189,19 @@ class SimulationUnit:
 
     def run(self, context: CommitContext) -> SimulationResult:
         """Simulate an envelope as its author's, an intent as the orchestrator would submit it."""
-        operation = self.message.operation
+        operation, principal = self.message.operation, self.message.principal
         submitter: Submitter = "caller"
         if isinstance(operation, Intent):
             submitter = "orchestrator"
             document = context.orchestrator.construct(
-                operation, context.transaction, actor="user", session_id=self.session_id
+                operation,
+                context.transaction,
+                actor="user",
+                session_id=self.session_id,
+                principal=principal,
             )
         else:
-            document = {**operation, "session_id": self.session_id}
+            document = in_the_name_of(operation, self.session_id, principal)
         return simulate_operation(
             context.kernel,
             context.transaction,
@@ -189,6 +213,7 @@ class SimulationUnit:
                 self.message.retention,
                 self.session_id,
                 self.message.simulation_key,
+                principal,
             ),
         )
 

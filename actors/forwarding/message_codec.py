@@ -124,6 +124,7 @@ def encode_asking(asking: ForwardedMessage) -> bytes:
             "gateway": asking.gateway,
             "session_id": asking.session_id,
             "request_id": message.request_id,
+            "principal": message.principal,
             "traceparents": message.traceparents,
             "kind": type(message).__name__,
             "fields": {name: form.write(getattr(message, name)) for name, form in forms.items()},
@@ -146,6 +147,7 @@ def decode_asking(content: bytes) -> Asker:
     kind, values = _KINDS[document["kind"]], document["fields"]
     message = kind(**{name: form.read(values[name]) for name, form in _MESSAGES[kind].items()})
     message.request_id = document["request_id"]
+    message.principal = document["principal"]
     message.traceparents = tuple(tuple(of_message) for of_message in document["traceparents"])
     return ForwardedMessage(*asker, message)
 

@@ -48,10 +48,12 @@ class Orchestrator:
         session_id: str | None,
         answer_refs: Sequence[str] = (),
         implied: Implied | None = None,
+        principal: str | None = None,
     ) -> Document:
         """Return the envelope of an intent, complete as §2.1 asks (R1 to R9 of §20.4).
 
         `answer_refs` are the payloads of the model's answers that the intent brings, in order.
+        `principal` is whose key brought the intent; it is neither in its digest nor in its key.
         `implied` says which detector's run emits it, and by what it is implied (§19.1).
 
         Raises:
@@ -95,6 +97,8 @@ class Orchestrator:
         }
         if session_id is not None:
             document["session_id"] = session_id
+        if principal is not None:
+            document["principal"] = principal
         if implied is not None:
             document["implication"] = implied.model_dump(mode="json")
         override = intent.as_requested().capacity_override

@@ -445,12 +445,15 @@ class SessionActor:
 
     def _operate(self, message: Operate, batch: _Batch) -> None:
         self._expect_belief()
-        units: list[Unit] = [IntentUnit(intent, self.session_id) for intent in message.intents]
+        principal = message.principal
+        units: list[Unit] = [
+            IntentUnit(intent, self.session_id, principal=principal) for intent in message.intents
+        ]
         batch.add(message, units, list)
 
     def _submit(self, message: SubmitEnvelope, batch: _Batch) -> None:
         self._expect_belief()
-        unit = EnvelopeUnit(message.document, self.session_id)
+        unit = EnvelopeUnit(message.document, self.session_id, message.principal)
         batch.add(message, [unit], lambda results: results[0])
 
     def _simulate(self, message: Simulate, batch: _Batch) -> None:

@@ -19,7 +19,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from actors.errors import ModelError
-from actors.messages import Operate, Query
+from actors.messages import PRINCIPAL, Operate, Query
 from actors.orchestrator.intents import (
     MAX_MODEL_CALLS,
     MAX_MODEL_SOURCES,
@@ -51,6 +51,7 @@ from kernel.model.model_output import CapturedOutput
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.transaction.outbound import RESTRICTED, is_outbound_authorized
 from kernel.values.host import Host
+from kernel.values.idempotency_keys import scoped_key
 
 CALLS_AT_ONCE_MAX = 8
 
@@ -118,7 +119,10 @@ class Synthesis:
         try:
             await self._sessions.ask(session_id, Query())
             work = _Work(session_id, request)
-            if await self._reading(work, lambda agent: was_asked_before(agent.view, request)):
+            principal = PRINCIPAL.get()
+            if await self._reading(
+                work, lambda agent: was_asked_before(agent.view, request, principal)
+            ):
                 # The kernel gives the first answer, or refuses other content under the key.
                 work.emitted.append(SynthesizedUnderstanding(**_naming(request)))
             elif not await self._reading(work, lambda agent: _recall(agent, request)):
@@ -202,8 +206,10 @@ class Synthesis:
         return read_answer(output.answer.decode(), may_search=may_search)
 
 
-def was_asked_before(view: LedgerView, request: SynthesizeByModel) -> bool:
-    """Tell whether the key of a request has an answer that still holds.
+def was_asked_before(
+    view: LedgerView, request: SynthesizeByModel, principal: str | None = None
+) -> bool:
+    """Tell whether the key of a request, in its principal's scope, has an answer that still holds.
 
     Raises:
         IntentInvalid: when the request has no canonical form.
@@ -212,7 +218,7 @@ def was_asked_before(view: LedgerView, request: SynthesizeByModel) -> bool:
     key = idempotency_key(
         request, "user", "create", (request.node_id,), view.policy_generation_id()
     )
-    record = view.live_idempotency_record(key)
+    record = view.live_idempotency_record(scoped_key(principal, key))
     return record is not None and record["expires_at_us"] > view.head().committed_at_us
 
 

@@ -47,6 +47,9 @@ class LogRowDocument(TypedDict):
     rules_version: int
     schema_version: int
     row_hash: str
+    principal: NotRequired[str]
+    """Whose key brought it; not there where access was open, or the runtime did it by itself."""
+
     session_id: NotRequired[str]
     commit_epoch_id: NotRequired[str]
     supersedes: NotRequired[SupersededPlace]

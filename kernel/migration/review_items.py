@@ -35,7 +35,7 @@ from kernel.values.idempotency_keys import caller_key, runtime_key
 
 _LEFT_BEHIND: Final = frozenset(
     {
-        *("operation_id", "idempotency_key", "actor", "recorded_at", "duration_ms"),
+        *("operation_id", "idempotency_key", "actor", "principal", "recorded_at", "duration_ms"),
         *("policy_generation_id", "epoch_id", "implication", "capacity_override", "supersedes"),
         *("recorded_model_outputs", "recompute_priority"),
     }

@@ -207,6 +207,8 @@ class Envelope(_Document):
 
     recompute_priority: Text | None = None
     recompute_as_of_sequence: Count | None = None
+    principal: Any = None
+    """Whose key brought it; rows of the rules since version 3 seal it, others may say anything."""
 
 
 class SubmittedScope(AffectedSubgraphDescriptor):
@@ -217,6 +219,8 @@ class SubmittedScope(AffectedSubgraphDescriptor):
 
 class SubmittedEnvelope(Envelope):
     """An envelope as V1 takes it, whose numbers are held to what they measure."""
+
+    principal: Text | None = None
 
     affected_subgraph_descriptor: SubmittedScope | None = None
     recorded_model_outputs: Annotated[

@@ -5,9 +5,10 @@ always left by an exception. So a preview shows what would happen and not a mode
 savepoint takes back records, log row, receipts, requests and the head, so nothing of it stays.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -48,7 +49,11 @@ class _Over(Exception):
 
 
 def dry_run(
-    kernel: Kernel, transaction: LedgerTransaction, document: object, submitter: Submitter
+    kernel: Kernel,
+    transaction: LedgerTransaction,
+    document: object,
+    submitter: Submitter,
+    principal: str | None = None,
 ) -> DryRun:
     """Submit a document, read what it came to, and undo everything."""
     parsed = parse(document)
@@ -62,21 +67,20 @@ def dry_run(
         return DryRun(None, rejection)
     run: DryRun | None = None
     with suppress(_Over), transaction.savepoint():
-        run = _submit_dry(kernel, transaction, document, parsed[0], submitter)
+        submit = partial(kernel.submit, transaction, document, submitter, principal=principal)
+        run = _submit_dry(transaction, parsed[0], submit)
         raise _Over
     assert run is not None  # noqa: S101 - for the type checker: only `_Over` gets here
     return run
 
 
 def _submit_dry(
-    kernel: Kernel,
     transaction: LedgerTransaction,
-    document: object,
     envelope: Envelope,
-    submitter: Submitter,
+    submit: Callable[..., SubmissionResult | RejectedResult],
 ) -> DryRun:
     policy = transaction.policy_generation_id()
-    result = kernel.submit(transaction, document, submitter, draws=False)
+    result = submit(draws=False)
     if isinstance(result, RejectedResult):
         refusal = result.rejection
         rejection = WouldBeRejection(

@@ -129,6 +129,9 @@ class Simulation:
     simulation_key: str | None = None
     """The caller's key for this request; the same key again gets the first answer."""
 
+    principal: str | None = None
+    """Whose key brings the request; None where access is open."""
+
 
 def simulate_operation(
     kernel: Kernel,
@@ -155,7 +158,9 @@ def simulate_operation(
     if earlier is not None:
         return SimulationResult("previewed", earlier[1], earlier[0])
 
-    run = dry_run(kernel, transaction, envelope_document, simulation.submitter)
+    run = dry_run(
+        kernel, transaction, envelope_document, simulation.submitter, simulation.principal
+    )
     affected = affected_node_refs(run.changes)
     sources = sources_of(transaction, run, affected, prediction)
     level = simulation_support_level(envelope_document["operation_kind"])
@@ -205,7 +210,8 @@ def _names(
 ) -> tuple[str, str]:
     """Return the idempotency key of the simulation, and the digest of what was asked (K6)."""
     key_name = operation_id if simulation.simulation_key is None else simulation.simulation_key
-    key = runtime_key("simulation", simulation.session_id or "", key_name)
+    of_whom = () if simulation.principal is None else (simulation.principal,)
+    key = runtime_key("simulation", simulation.session_id or "", key_name, *of_whom)
     content = {name: value for name, value in document.items() if name not in _VOLATILE}
     about = document.get("intent_digest") if simulation.submitter == "orchestrator" else None
     request = [policy.model_dump(mode="json"), session_profile_hash, simulation.retention]

@@ -54,6 +54,11 @@ class _OwnRefused(Exception):
 
 
 _NOTHING_BESIDE = Passage()
+_PRINCIPAL_DIFFERS = Refusal(
+    "principal_differs",
+    "principal",
+    "the principal is whoever's key brought the envelope; leave the field out",
+)
 
 _UNDOING = (
     DuplicateKey,
@@ -106,12 +111,14 @@ class Kernel:
         draws: bool = True,
         id_is_drawn: bool = False,
         parsed: Parsed | None = None,
+        principal: str | None = None,
     ) -> SubmissionResult | RejectedResult:
         """Record one envelope, or a receipt that says why it was refused.
 
         `parsed` is what `parse` returned for the document, where somebody has asked it before the
         transaction began.
 
+        `principal` is whose key brought the document, which states the same or none where none is.
         `id_is_drawn` says that the caller has just drawn the operation's id at random
         (`Host.new_id`), so that it need not be looked for on the record.
 
@@ -123,9 +130,10 @@ class Kernel:
         transaction.next_commit_time_us()
         runs = self._refusals if draws else None
         parsed = parsed or parse(document)
-        if isinstance(parsed, Refusal):
-            return _reject(transaction, document, "V1", parsed, runs)
-        submission = self.submission_of(transaction, parsed, submitter)
+        if isinstance(parsed, Refusal) or parsed[0].principal != principal:
+            refusal = parsed if isinstance(parsed, Refusal) else _PRINCIPAL_DIFFERS
+            return _reject(transaction, document, "V1", refusal, runs)
+        submission = self.submission_of(transaction, parsed, submitter, principal)
         submission.id_is_drawn = id_is_drawn
         beside = _NOTHING_BESIDE
         for name, check in remaining_checks(submission):
@@ -176,6 +184,7 @@ class Kernel:
         transaction: LedgerTransaction,
         parsed: tuple[Envelope, Document, bytes],
         submitter: Submitter,
+        principal: str | None = None,
     ) -> Submission:
         """Return what the checks examine of an envelope that could be read."""
         envelope, known, content = parsed
@@ -196,7 +205,10 @@ class Kernel:
             self._throttle_ops_per_sec,
             self._conflict_window_us,
             answered_key=answer_key(
-                submitter, envelope.idempotency_key, supersedes=envelope.supersedes is not None
+                submitter,
+                envelope.idempotency_key,
+                supersedes=envelope.supersedes is not None,
+                principal=principal,
             ),
         )
 

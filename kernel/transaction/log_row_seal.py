@@ -118,6 +118,8 @@ def _row_document(
     }
     if envelope.session_id is not None:
         document["session_id"] = envelope.session_id
+    if envelope.principal is not None:
+        document["principal"] = envelope.principal
     if envelope.epoch_id is not None:
         document["commit_epoch_id"] = envelope.epoch_id
     if envelope.supersedes is not None:

@@ -86,6 +86,14 @@ def row_of_envelope(envelope: Document) -> Document:
     return fields
 
 
+def row_of_envelope_with_principal(envelope: Document) -> Document:
+    """Return the same, with whose key brought it; a lite envelope was brought by nobody's."""
+    fields = row_of_envelope(envelope)
+    if envelope.get("principal") is not None and envelope.get("envelope_version") != LITE_VERSION:
+        fields["principal"] = envelope["principal"]
+    return fields
+
+
 _VERSION_1 = Rules(
     version=1,
     verbs=frozenset({*SEMANTIC_VERBS, LITE_INTENT}) - _SINCE_2,
@@ -116,7 +124,15 @@ _VERSION_2 = replace(
     effects=EffectRules(2, EFFECT_KINDS, APPLIERS),
 )
 
-RULES: Mapping[int, Rules] = MappingProxyType({1: _VERSION_1, 2: _VERSION_2})
+_VERSION_3 = replace(
+    _VERSION_2,
+    version=3,
+    receipts=ReceiptRules(3, RECEIPT_KINDS),
+    effects=EffectRules(3, EFFECT_KINDS, APPLIERS),
+    row_of_envelope=row_of_envelope_with_principal,
+)
+
+RULES: Mapping[int, Rules] = MappingProxyType({1: _VERSION_1, 2: _VERSION_2, 3: _VERSION_3})
 
 CURRENT_RULES = RULES[RULES_VERSION]
 """What new rows are recorded under."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-PROTOCOL: Final = 10
+PROTOCOL: Final = 11
 HEADER: Final = "Rotulus-Protocol"
 
 _FIELD: Final = b'{"protocol":'

@@ -4,8 +4,8 @@
    of its own, so whatever its parts are, no other text is it.
 2. Nobody else states a text of that form: V2 refuses it of whoever submits from outside, and of
    what takes a lite envelope's place, whose key its author has stated.
-3. All other keys are callers'. There is one scope of callers; once there are principals, each gets
-   its own, in `answer_key`, and for intents in `caller_key`.
+3. All other keys are callers'. Each principal has a scope of its own, in which `answer_key` puts
+   what it states; where access is open, callers share one, in which a key is as it is stated.
 
 An operation that was recorded before keys had scopes is found by what it did and not by its key
 (decision kernel/0524).
@@ -19,6 +19,8 @@ from kernel.values.canonical import digest
 
 RUNTIME_FORM: Final = "rotulus:"
 """How every key of the runtime begins, and no key that is stated from outside."""
+
+_OF_PRINCIPAL: Final = f"{RUNTIME_FORM}of:"
 
 RESERVED: Final = "envelope_idempotency_key_reserved"
 
@@ -73,17 +75,33 @@ def runtime_key(purpose: str, *parts: Any) -> str:
 
 
 def caller_key(*parts: Any) -> str:
-    """Return the key of an intent that a caller has named; a principal will be one of its parts."""
+    """Return the key of an intent that a caller has named, before it is in a scope."""
     return digest([*parts])
 
 
 def answer_key(
-    submitter: Literal["orchestrator", "caller"], stated: str, *, supersedes: bool = False
+    submitter: Literal["orchestrator", "caller"],
+    stated: str,
+    *,
+    supersedes: bool = False,
+    principal: str | None = None,
 ) -> str | None:
     """Return the key under which an answer is looked for and kept, in the scope of who submits.
 
-    None where a key of the runtime's form is stated from outside. This is where the scope of a
-    principal comes before the text of its key.
+    None where a key of the runtime's form is stated from outside.
     """
     from_outside = submitter == "caller" or supersedes
-    return None if from_outside and stated.startswith(RUNTIME_FORM) else stated
+    if from_outside and stated.startswith(RUNTIME_FORM):
+        return None
+    return stated if principal is None else scoped_key(principal, stated)
+
+
+def scoped_key(principal: str | None, stated: str) -> str:
+    """Return a stated key in the scope of a principal; the runtime's own are in none.
+
+    It has the runtime's form, so nobody states it, and a principal has one colon: what comes
+    behind the second is the key.
+    """
+    if principal is None or stated.startswith(RUNTIME_FORM):
+        return stated
+    return f"{_OF_PRINCIPAL}{principal}:{stated}"

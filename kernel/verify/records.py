@@ -12,6 +12,7 @@ from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.envelope import VOLATILE
 from kernel.model.lite import LITE_INTENT
 from kernel.values.canonical import canonicalize
+from kernel.values.idempotency_keys import scoped_key
 from kernel.verify.hash_chains import is_emitted, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
 from kernel.verify.reading import Document, Reader, join_key, load_object, parts, printable, time_us
@@ -91,8 +92,9 @@ def answer_row_hash(reader: Reader, sequence: int) -> str | None:
 
 def _check_answer(reader: Reader, row: Row, document: Document, record: Row, clock_us: int) -> None:
     key, table = record["ec_sequence_number"], schema.idempotency_records
-    if record["idempotency_key"] != document.get("idempotency_key"):
-        _differs(reader, table, key, "idempotency_key", record, document.get("idempotency_key"))
+    scoped = scoped_key(document.get("principal"), str(document.get("idempotency_key")))
+    if record["idempotency_key"] != scoped:
+        _differs(reader, table, key, "idempotency_key", record, scoped)
     if _hex_of(record["row_hash"]) != row["row_hash"]:
         _differs(reader, table, key, "row_hash", record, row["row_hash"])
     if not _is_digest_of(record["content_digest"], reader, document):

@@ -299,14 +299,21 @@ def submit(
     kernel: Kernel | None = None,
     submitter: str = "caller",
     unseen: bool = False,
+    principal: str | None = None,
 ):
-    """Submit envelopes whose author knows the record as it stands, or has seen nothing of it."""
+    """Submit envelopes whose author knows the record as it stands, or has seen nothing of it.
+
+    Of a principal each is brought by its key, and says so.
+    """
+    if principal is not None:
+        documents = tuple({"principal": principal, **document} for document in documents)
     with ledger.transaction() as transaction:
         results = [
             (kernel or Kernel()).submit(
                 transaction,
                 with_answers(transaction, document if unseen else informed(transaction, document)),
                 submitter,  # type: ignore[arg-type]
+                principal=principal,
             )
             for document in documents
         ]

@@ -961,6 +961,8 @@ def test_every_reason_code_in_the_checks_has_a_case():
         # What an extraction says of its completeness, test_extraction.py.
         "extraction_completeness_missing",
         "extraction_completeness_contradicted",
+        # In whose name something is said, test_principals_on_the_record.py.
+        "principal_differs",
         # What a node was drawn from, test_provenance.py.
         "visibility_class_lowered",
     }

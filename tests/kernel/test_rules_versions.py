@@ -251,7 +251,7 @@ def test_a_row_of_rules_that_are_not_known_is_a_finding_that_says_what_to_do():
     unknown = [finding for finding in findings if finding.rule == "rules_unknown"]
     assert [(claim.table, claim.key) for claim in unknown] == [("kernel_event_log", "2")]
     assert unknown[0].message == (
-        f"row 2 states version {NEXT} of the rules, this program knows 1, 2: use a newer program"
+        f"row 2 states version {NEXT} of the rules, this program knows 1, 2, 3: use a newer program"
     )
     assert "not_folded" in {finding.rule for finding in findings}
     assert [finding.rule for finding in recent] == ["rules_unknown"]

@@ -16,6 +16,7 @@ from kernel.ledger.sqlite.schema import migrate
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
+from kernel.model.rules_version import RULES_VERSION
 from kernel.records.rollback_marks import is_in_effect, mark_of
 from kernel.replay.reproduce import reproduce_range
 from kernel.rollback.errors import RollbackRefused
@@ -325,7 +326,7 @@ def test_what_version_1_put_back_verifies_and_is_named(undone_by_version_1):
 
 
 @pytest.mark.spec("K30")
-def test_an_undoing_under_version_2_counts_who_is_in_effect_by_then(undone_by_version_1):
+def test_an_undoing_since_version_2_counts_who_is_in_effect_by_then(undone_by_version_1):
     ledger = undone_by_version_1
     accept(ledger, adapt("lost", c=3))
     last = accept(ledger, adapt("sound", c=3))
@@ -336,4 +337,4 @@ def test_an_undoing_under_version_2_counts_who_is_in_effect_by_then(undone_by_ve
     assert node(ledger, "lost")["payload"] == {"b": 2}
     with ledger.view() as view:
         assert verify(view).findings == ()
-        assert [row["rules_version"] for row in view.log_tail(1)] == [2]
+        assert [row["rules_version"] for row in view.log_tail(1)] == [RULES_VERSION]

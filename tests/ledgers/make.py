@@ -2,8 +2,9 @@
 
     python -m tests.ledgers.make
 
-It holds an operation of every kind and verb, refusals, conflicts, work, models' answers, a log of
-version 1.5 and belief sessions, by a clock and a randomness that repeat. While nothing was released
+It holds an operation of every kind and verb, one of a principal, refusals, conflicts, work, models'
+answers, a log of version 1.5 and belief sessions, by a clock and a randomness that repeat. While
+nothing was released
 it is written anew whenever the rules of version 1 change. The ledger of a released version is what
 installations have: it is never written again, and a new version gets a file of its own.
 """
@@ -43,6 +44,7 @@ def write(path: Path) -> None:
         held = lite(create("held", "Note")) | {"primitive_effects": []}
         migrated(ledger, whole, held)
         bring_back_both(ledger)
+        submit(ledger, create("brought", "Note"), principal="service:shop")
 
 
 def bring_back_both(ledger: Ledger) -> None:

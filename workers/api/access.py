@@ -17,6 +17,7 @@ from fastapi import Request, Response
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
+from actors.messages import PRINCIPAL
 from kernel.records.access.actions import ACTIONS, EVERYTHING, PUBLIC, Grant
 from workers.api.errors import ApiError, respond
 from workers.api.middleware.answer_headers import ENDLESS
@@ -121,13 +122,16 @@ class Door:
 
     @contextlib.contextmanager
     def holding(self, scope: Scope) -> Iterator[None]:
-        """Count a request that was admitted among those in flight while the block runs."""
+        """Count an admitted request among those in flight, and name its principal, in the block."""
         use: PrincipalUse | None = scope.get(_USE)
-        if use is None:
-            yield
-            return
-        with use.count_in_flight(is_stream=_is_stream(scope)):
-            yield
+        caller = caller_of(scope)
+        token = PRINCIPAL.set(None if caller is None else caller.principal)
+        counted = None if use is None else use.count_in_flight(is_stream=_is_stream(scope))
+        try:
+            with counted or contextlib.nullcontext():
+                yield
+        finally:
+            PRINCIPAL.reset(token)
 
     async def call(self, response: Response, scope: Scope, receive: Receive, send: Send) -> None:
         """Carry out a response, which ends once the key of who asks has ended."""

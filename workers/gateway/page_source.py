@@ -59,7 +59,7 @@ from workers.use_cases.provider_login import (
 )
 from workers.use_cases.queue_operations import OperatorAction
 from workers.use_cases.reviews import ItemResult, ReviewDecision
-from workers.use_cases.rollbacks import UndoEpoch, UndoTogether, unit_of
+from workers.use_cases.rollbacks import UndoEpoch, UndoTogether, check_not_own, unit_of
 from workers.views.audit import (
     ManifestPageDocument,
     OperationPageDocument,
@@ -424,9 +424,11 @@ class LivePages:
         """Return the causes and consequences of an operation, and what undoing it takes."""
         return await self._services.read(lambda view: around_operation(view, operation_id))
 
-    async def undo(self, undoing: UndoTogether | UndoEpoch) -> None:
+    async def undo(self, undoing: UndoTogether | UndoEpoch, caller: Caller | None) -> None:
         """Undo operations, each by an operation of its own."""
         services = self._services
+        if caller is not None:
+            await services.read(lambda view: check_not_own(view, undoing, caller))
         await services.write(unit_of(undoing, services.confirmations))
         _log.info("operator_acted", verb="undo", decided_by=undoing.decided_by)
 

@@ -16,10 +16,18 @@ from actors.commit.rollback_units import (
     RollbackTogetherUnit,
 )
 from actors.commit.units import Unit
+from kernel.audit.log import log_document
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import take_away_all
 from kernel.rollback.confirmation import Confirmable, Confirmations, Role
-from kernel.rollback.plan import RollbackPlanDocument, plan_epoch, plan_operation
+from kernel.rollback.errors import RollbackRefused
+from kernel.rollback.plan import (
+    RollbackPlan,
+    RollbackPlanDocument,
+    plan_epoch,
+    plan_operation,
+    plan_operations,
+)
 from kernel.rollback.rebuild import (
     Archive,
     RebuildPlanDocument,
@@ -28,6 +36,7 @@ from kernel.rollback.rebuild import (
     rebuild,
 )
 from kernel.transaction.kernel import Kernel
+from workers.use_cases.access import Caller
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Token = Annotated[str | None, Field(max_length=2048)]
@@ -96,9 +105,36 @@ Undoing = UndoOperation | UndoEpoch | BuildAgain
 
 def plan_of(view: LedgerView, undoing: UndoOperation | UndoEpoch) -> RollbackPlanDocument:
     """Return what undoing an operation or an epoch would do; raises `RollbackRefused`."""
+    return _plan(view, undoing).document()
+
+
+def check_not_own(
+    view: LedgerView, undoing: UndoOperation | UndoTogether | UndoEpoch, caller: Caller | None
+) -> None:
+    """Refuse to let anybody but an owner undo what their own key brought.
+
+    Where access is open nobody has a key.
+
+    Raises:
+        RollbackRefused: `rollback_of_own_operation`, and what a plan raises.
+    """
+    if caller is None or "owner" in caller.roles:
+        return
+    for step in _plan(view, undoing).steps:
+        row = view.log_row_of(step.operation_id)
+        if row is not None and log_document(view, row).get("principal") == caller.principal:
+            message = f"{caller.principal} asked for {step.operation_id}: let another reviewer see"
+            raise RollbackRefused(
+                "rollback_of_own_operation", message, operation_id=step.operation_id
+            )
+
+
+def _plan(view: LedgerView, undoing: UndoOperation | UndoTogether | UndoEpoch) -> RollbackPlan:
+    if isinstance(undoing, UndoTogether):
+        return plan_operations(view, undoing.operation_ids)
     if isinstance(undoing, UndoOperation):
-        return plan_operation(view, undoing.operation_id).document()
-    return plan_epoch(view, undoing.epoch_id).document()
+        return plan_operation(view, undoing.operation_id)
+    return plan_epoch(view, undoing.epoch_id)
 
 
 def dry_run(

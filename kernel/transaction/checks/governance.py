@@ -49,7 +49,7 @@ from kernel.algebra.verbs import (
 )
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
-from kernel.model.envelope import Envelope
+from kernel.model.envelope import CapacityOverride, Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.recomputes import RECALCULATE
 from kernel.records.capacity import (
@@ -109,12 +109,24 @@ _SETTLING = frozenset(
 _COST_FIELD = "affected_subgraph_descriptor.estimated_capacity_cost"
 
 
+def _judge_override(envelope: Envelope, override: CapacityOverride) -> Refusal | None:
+    """Refuse an override that no user confirms, or somebody else than whose key brings it."""
+    if envelope.actor != "user":
+        message = "only a user confirms that something goes on without capacity"
+        return Refusal("envelope_actor_unauthorized", "capacity_override", message)
+    if envelope.principal is not None and override.confirmed_by != envelope.principal:
+        message = f"{envelope.principal} confirms it, and nobody in the name of others"
+        return Refusal("principal_differs", "capacity_override.confirmed_by", message)
+    return None
+
+
 def check_capacity(submission: Submission) -> Verdict:
     """Refuse what is beyond a quota or without capacity; say when it may be sent again."""
     governance = governance_of(submission.transaction)
-    if submission.envelope.capacity_override is not None and submission.envelope.actor != "user":
-        message = "only a user confirms that something goes on without capacity"
-        return Refusal("envelope_actor_unauthorized", "capacity_override", message)
+    if submission.envelope.capacity_override is not None:
+        refusal = _judge_override(submission.envelope, submission.envelope.capacity_override)
+        if refusal is not None:
+            return refusal
     refusal = _check_rate(submission, governance)
     if governance.on_quota_exceeded != "alert_and_continue":
         refusal = (

@@ -201,9 +201,22 @@ def check_bindings(submission: Submission) -> Verdict:
         if envelope.semantic_intent in (CREATE, UPDATE) and effect.target_ref not in written:
             message = f"{effect.target_ref} is not the binding that is written"
             return Refusal(_TARGETS_DIFFER, f"{field}.target_ref", message)
-        refusal = _judge_binding(effect, envelope.actor, f"{field}.payload")
+        refusal = _judge_binding(effect, envelope.actor, f"{field}.payload") or _judge_approval(
+            effect.payload.get(APPROVAL), envelope.principal, f"{field}.payload.{APPROVAL}"
+        )
         if refusal is not None:
             return refusal
+    return None
+
+
+def _judge_approval(approval: object, principal: str | None, field: str) -> Refusal | None:
+    """Refuse an approval in the name of others; a key speaks for a user and for no architect."""
+    if principal is None or not isinstance(approval, dict):
+        return None
+    for name, stands in (("approved_by", principal), ("approver_role", "user")):
+        if approval.get(name) != stands:
+            message = f"{name} is {stands} where {principal} approves of it"
+            return Refusal("principal_differs", f"{field}.{name}", message)
     return None
 
 

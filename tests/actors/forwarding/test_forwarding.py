@@ -25,6 +25,7 @@ from actors.errors import (
 from actors.forwarding import message_codec, routed_sessions
 from actors.forwarding.message_codec import ForwardedMessage, encode_asking
 from actors.messages import (
+    PRINCIPAL,
     Audit,
     DeclareConclusion,
     EnterObligation,
@@ -306,9 +307,14 @@ async def test_operations_and_refusals_come_back_as_they_are(world):
     session_id = next(world.sessions(b))
     await a.sessions.ask(session_id, declare("h"))
     intents = (source("s"), understanding("u", "s"), claim("c", "s", understanding_id="u"))
+    token = PRINCIPAL.set("service:shop")
     results = await a.sessions.ask(session_id, Operate(intents))
     assert all(isinstance(result, SubmissionResult) for result in results)
+    with world.ledger.view() as view:
+        sealed = [view.log_row_of(result.operation_id)["row_bytes"] for result in results]
+    assert [orjson.loads(row)["principal"] for row in sealed] == ["service:shop"] * 3
     assert await a.sessions.ask(session_id, Operate(intents)) == results
+    PRINCIPAL.reset(token)
     attempt = SuccessfulAttempt(took_ms=7, worker="worker-1")
     work = Recomputed((recalculation(world.ledger, "u"),), attempt)
     [(outcome, _)] = await a.sessions.ask(session_id, work)

@@ -109,6 +109,7 @@ def sent(message):
     assert (asking.ask_id, asking.gateway, asking.session_id) == ("1", "gateway-a", "s-1")
     assert type(asking.message) is type(message)
     assert asking.message.request_id == message.request_id
+    assert asking.message.principal == message.principal
     assert fields_of(asking.message) == fields_of(message)
     return asking.message
 

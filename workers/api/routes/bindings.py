@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import IntentUnit
 from actors.errors import IntentInvalid
+from actors.messages import PRINCIPAL
 from actors.orchestrator.intents import BindingIntent, Intent
 from workers.api.json_routes import json_router
 from workers.api.operation_results import (
@@ -56,6 +57,6 @@ async def change(
 
 async def _carry_out(services: Services, intent: Intent) -> object:
     try:
-        return await services.write(IntentUnit(intent, None))
+        return await services.write(IntentUnit(intent, None, principal=PRINCIPAL.get()))
     except IntentInvalid as invalid:
         return invalid

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import anyio.to_thread
-from fastapi import Path
+from fastapi import Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
@@ -11,6 +11,7 @@ from actors.commit.erasure_units import EraseUnit, LiftHoldUnit, SetHoldUnit
 from kernel.records.legal_holds import Grounds, LegalHold, SubjectKind
 from kernel.retention.erasure import ErasablePayload, Erasure, PayloadKind
 from kernel.retention.thought_contents import lies_in_archive
+from workers.api.access import decider
 from workers.api.json_routes import json_router
 from workers.api.services import Given
 
@@ -30,16 +31,16 @@ _HoldId = Annotated[str, Path(min_length=1, max_length=128, pattern=_Name)]
 
 
 class GroundsBody(BaseModel):
-    """Why, and on whose authority; both go on the record."""
+    """Why, and on whose authority; both go on the record. A key says on whose."""
 
     model_config = ConfigDict(extra="forbid")
 
     reason: _Stated
     authority: _Stated
 
-    def grounds(self) -> Grounds:
-        """Return them as the kernel takes them."""
-        return Grounds(self.reason, self.authority)
+    def grounds(self, request: Request) -> Grounds:
+        """Return them as the kernel takes them; raises `ApiError`, see `decider`."""
+        return Grounds(self.reason, decider(request, self.authority))
 
 
 class ErasureBody(GroundsBody):
@@ -65,14 +66,14 @@ class LiftedDocument(TypedDict):
 
 
 @router.post("/erasures")
-async def erase(body: ErasureBody, services: Given) -> Erasure:
+async def erase(body: ErasureBody, services: Given, request: Request) -> Erasure:
     """Delete a payload and its salt for good, on the record; again changes nothing.
 
     Its commitment stays, and with it every proof. A payload under a legal hold is refused. One that
     lies in an archive that does not answer is erased on the record: ask again until it is deleted.
     """
     payload = ErasablePayload(body.payload_kind, body.payload_id, body.session_id)
-    erasure: Erasure = await services.write(EraseUnit(payload, body.grounds()))
+    erasure: Erasure = await services.write(EraseUnit(payload, body.grounds(request)))
     if payload.kind == "thought":
         # Again each time: a process may have been killed here.
         erase_content = services.ledger.archive.erase_content
@@ -81,18 +82,20 @@ async def erase(body: ErasureBody, services: Given) -> Erasure:
 
 
 @router.post("/legal-holds")
-async def set_legal_hold(body: HoldBody, services: Given) -> LegalHold:
+async def set_legal_hold(body: HoldBody, services: Given, request: Request) -> LegalHold:
     """Set a legal hold on the record; what it holds is neither erased nor collected."""
-    subject = (body.subject_kind, body.subject_id)
+    subject, grounds = (body.subject_kind, body.subject_id), body.grounds(request)
     is_archived = body.subject_kind == "payload" and await services.read(
         lambda view: lies_in_archive(view, body.subject_id)
     )
-    unit = SetHoldUnit(body.hold_id, subject, body.grounds(), is_archived=is_archived)
+    unit = SetHoldUnit(body.hold_id, subject, grounds, is_archived=is_archived)
     hold: LegalHold = await services.write(unit)
     return hold
 
 
 @router.post("/legal-holds/{hold_id}/lift")
-async def lift_legal_hold(hold_id: _HoldId, body: GroundsBody, services: Given) -> LiftedDocument:
+async def lift_legal_hold(
+    hold_id: _HoldId, body: GroundsBody, services: Given, request: Request
+) -> LiftedDocument:
     """Lift a legal hold on the record; again changes nothing."""
-    return {"changed": await services.write(LiftHoldUnit(hold_id, body.grounds()))}
+    return {"changed": await services.write(LiftHoldUnit(hold_id, body.grounds(request)))}

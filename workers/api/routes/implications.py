@@ -6,6 +6,7 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import IntentUnit
+from actors.messages import PRINCIPAL
 from actors.orchestrator.intents import ResumeImplications
 from kernel.model.result import RejectedResult
 from kernel.model.stated_receipts import ImplicationResumed
@@ -42,7 +43,7 @@ async def resume(
         intent_key=digest([halt.operation_id, halt_id]),
         resumed=ImplicationResumed(halt_id=halt_id, reason=body.reason),
     )
-    result = await services.write(IntentUnit(intent, None))
+    result = await services.write(IntentUnit(intent, None, principal=PRINCIPAL.get()))
     if isinstance(result, RejectedResult):
         if result.rejection.reason_code == UNKNOWN:
             raise ApiError("not_found", result.rejection.message)

@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from fastapi import Request
+
 from actors.commit.head_units import AcceptHeadUnit
 from workers.api.json_routes import json_router
 from workers.api.routes.erasures import GroundsBody
@@ -22,14 +24,15 @@ class AcceptedDocument(LostDocument):
 
 
 @router.post("/accept-head")
-async def accept_head(body: GroundsBody, services: Given) -> AcceptedDocument:
+async def accept_head(body: GroundsBody, services: Given, request: Request) -> AcceptedDocument:
     """Go on from the ledger that is there, on the record, with the reason.
 
     Every gateway begins anew from it. Where nobody has found that the ledger went back, nothing
     changes.
     """
+    grounds = body.grounds(request)
     stands = await services.read(lambda view: view.finding_stands())
-    unit = AcceptHeadUnit(body.grounds(), await _evidence(services) if stands else [])
+    unit = AcceptHeadUnit(grounds, await _evidence(services) if stands else [])
     changed = await services.write(unit)
     document = await services.read(lambda view: losses_document(view, after=0, limit=LOST_AT_ONCE))
     return {**document, "changed": changed}

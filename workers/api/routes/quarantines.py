@@ -4,7 +4,7 @@ from functools import partial
 from typing import Annotated
 
 import anyio.to_thread
-from fastapi import Path
+from fastapi import Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
@@ -57,14 +57,14 @@ async def report_damage(body: DamageBody, services: Given) -> DamageNoted:
 
 @router.post("/quarantines/{quarantine_id}/lift")
 async def lift_quarantine(
-    quarantine_id: _QuarantineId, body: GroundsBody, services: Given
+    quarantine_id: _QuarantineId, body: GroundsBody, services: Given, request: Request
 ) -> LiftedDocument:
     """Lift a quarantine on the record, with the reason; again changes nothing.
 
     Its rows are read and computed from again as they stand. An audit that finds them otherwise than
     they stand now quarantines them anew.
     """
-    changed = await services.write(LiftQuarantineUnit(quarantine_id, body.grounds()))
+    changed = await services.write(LiftQuarantineUnit(quarantine_id, body.grounds(request)))
     if changed:
         services.health.problems.pop("record", None)
     return {"changed": changed}

@@ -69,19 +69,27 @@ class Taking(BaseModel):
 
 
 @router.post("/batches")
-async def review_batch(batch: BatchReview, services: Given) -> BatchReviewDocument:
+async def review_batch(
+    batch: BatchReview, services: Given, request: Request
+) -> BatchReviewDocument:
     """Dispose of every item of a batch; answered when all of it is durable.
 
     Items that fail leave the others as they are. The same batch sent again is answered from its
     record.
     """
+    reviewed_by = decider(request, batch.reviewed_by or "")
+    if reviewed_by:
+        batch = batch.model_copy(update={"reviewed_by": reviewed_by})
     answer: BatchReviewDocument = await services.write(BatchReviewUnit(batch))
     return answer
 
 
 @router.post("/decisions")
-async def decide(decision: Decision, services: Given) -> OperationDocument | Response:
+async def decide(
+    decision: Decision, services: Given, request: Request
+) -> OperationDocument | Response:
     """Confirm or reject evidence, as an operation of its own; answered when it is durable."""
+    decider(request, decision.adjudicated_by)
     stated = decision.model_dump(exclude={"decision_key"}, exclude_none=True)
     intent = Adjudicate(intent_key=digest(decision.decision_key), **stated)
     return _answer(await services.write(AdjudicateUnit(intent)))

@@ -5,13 +5,21 @@ Building the state again needs a ledger that nobody else writes: `rotulus rollba
 
 from typing import Annotated, Any
 
-from fastapi import Body
+from fastapi import Body, Request
 
 from kernel.rollback.execute import EpochRollbackDocument, OperationRollbackDocument
 from kernel.rollback.plan import RollbackPlanDocument
+from workers.api.access import decider
 from workers.api.json_routes import json_router
 from workers.api.services import Given
-from workers.use_cases.rollbacks import UndoEpoch, UndoOperation, plan_of, unit_of
+from workers.use_cases.access import caller_of
+from workers.use_cases.rollbacks import (
+    UndoEpoch,
+    UndoOperation,
+    check_not_own,
+    plan_of,
+    unit_of,
+)
 
 router = json_router("review.operations", prefix="/v1/rollbacks", tags=["rollbacks"])
 
@@ -37,10 +45,18 @@ async def what_would_happen(rollback: RollbackRequest, services: Given) -> Rollb
 
 
 @router.post("")
-async def roll_back(rollback: RollbackRequest, services: Given) -> RollbackDocument:
+async def roll_back(
+    rollback: RollbackRequest, services: Given, request: Request
+) -> RollbackDocument:
     """Undo an operation or an epoch; answered when it is durable.
 
+    With a key nobody but an owner undoes their own operations.
     A large epoch goes back in pages: while the answer says that operations are left, ask again.
     """
+    caller = caller_of(request.scope)
+    if caller is not None:
+        decided_by = decider(request, rollback.decided_by or "")
+        rollback = rollback.model_copy(update={"decided_by": decided_by})
+        await services.read(lambda view: check_not_own(view, rollback, caller))
     answer: RollbackDocument = await services.write(unit_of(rollback, services.confirmations))
     return answer

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from actors.commit.units import IntentUnit
 from actors.errors import IntentInvalid
+from actors.messages import PRINCIPAL
 from actors.orchestrator.intents import Intent
 from kernel.model.problems import first_problem
 from kernel.model.result import RejectedResult
@@ -141,7 +142,7 @@ def _check_body(body: bytes) -> bytes:
 
 async def _carry_out(services: Services, intent: Intent) -> object:
     try:
-        return await services.write(IntentUnit(intent, None))
+        return await services.write(IntentUnit(intent, None, principal=PRINCIPAL.get()))
     except IntentInvalid as invalid:
         return invalid
 

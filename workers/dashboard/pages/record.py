@@ -23,6 +23,7 @@ from workers.dashboard.pages.session_parts import (
     fitting,
     steps_of,
 )
+from workers.use_cases.access import caller_of
 from workers.use_cases.rollbacks import UndoEpoch, UndoTogether
 from workers.views.records import OperationRecordDocument
 from workers.views.undoing import AroundOperation, UndoingView
@@ -119,7 +120,7 @@ async def undo(pages: Pages, request: Request) -> Response:
             return await pages.refuse(request, undoing.code or INVALID, undoing.why_not)
         _check_shown(undoing, fields, operation_id)
         said = decision_of(request, fields, needs_reason=True)
-        await pages.source.undo(_undoing_of(undoing, said))
+        await pages.source.undo(_undoing_of(undoing, said), caller_of(request.scope))
     except (FormRefused, KernelError) as error:
         return await pages.refuse(request, error.code, str(error))
     place = f"{relative_root(request)}/operations/{in_url(operation_id)}?done=undo"

@@ -269,8 +269,8 @@ class PageSource(Protocol):
         """Return the causes and consequences of an operation, and what undoing it takes."""
         ...
 
-    async def undo(self, undoing: UndoTogether | UndoEpoch) -> None:
-        """Undo operations, each by an operation of its own.
+    async def undo(self, undoing: UndoTogether | UndoEpoch, caller: Caller | None) -> None:
+        """Undo operations, each by an operation of its own; `caller` is None where access is open.
 
         Raises:
             RollbackRefused: one of them cannot be undone, and none is.
