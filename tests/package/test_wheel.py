@@ -256,6 +256,7 @@ def test_an_installation_has_two_names_and_leaves_the_projects_own(installation:
     )
     assert installation.run("python", "-c", program) == "the project, kernel True rotulus\n"
     assert installation.run("python", "-m", "rotulus", "--version").startswith("rotulus, version")
+    assert installation.run("rotulus", "docs", "--print", "runbook").startswith("# Runbook")
 
 
 def is_answered(url: str) -> bool:

@@ -1,12 +1,13 @@
 """Runs `rotulus docs`: the pages of this release, in a browser or in this terminal, offline.
 
 They are served on loopback alone, at a free port, until Ctrl-C. Nothing of a page comes from
-elsewhere, and no page runs a script.
+elsewhere, and no page runs a script (decision workers/0655).
 """
 
 import webbrowser
 from collections.abc import Iterable
 from contextlib import suppress
+from socketserver import ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
@@ -51,7 +52,7 @@ def docs(name: str | None, port: int, *, is_listed: bool, browser: bool) -> None
 
 def _serve(port: int, *, in_browser: bool) -> None:
     listening = listen(HOST, port, "--port")
-    with WSGIServer(listening.getsockname(), _Handler, bind_and_activate=False) as server:
+    with _Server(listening.getsockname(), _Handler, bind_and_activate=False) as server:
         server.socket.close()
         server.socket = listening
         # Without asking a name server who we are.
@@ -86,6 +87,15 @@ def _send(start: StartResponse, status: str, kind: str, body: bytes) -> Iterable
     length = ("Content-Length", str(len(body)))
     start(status, [("Content-Type", kind), length, *_HEADERS])
     return [body]
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Answers each reader by a thread: browsers open connections on which they ask nothing."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a reader who went away."""
 
 
 class _Handler(WSGIRequestHandler):

@@ -1,11 +1,17 @@
 """`rotulus docs` shows every page of the release, offline, to nobody but this machine."""
 
 import re
+import signal
+import socket
+import subprocess
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+from tests import loopback
+from tests.process_environment import process_environment
+from tests.system.tree_run import COMMAND
 from tests.workers.cli.command import rotulus
 from workers.cli import pages
 from workers.cli.docs import answer
@@ -83,6 +89,23 @@ def test_what_is_no_page_is_not_shown(path, changes, status):
     assert answered == status
     assert "root:" not in text
     assert "[project]" not in text
+
+
+@pytest.mark.slow
+def test_pages_are_served_beside_readers_who_ask_nothing_until_ctrl_c():
+    command = [str(COMMAND), "docs", "--no-browser"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=process_environment(), **pipes) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        port = int(line.split(":")[2].split("/")[0])
+        with socket.create_connection(("127.0.0.1", port)) as silent:
+            page = loopback.get(f"http://127.0.0.1:{port}/deploy/runbook.md")
+            assert "<h1" in page.text
+            silent.sendall(b"GET / HTTP/1.1\r\n")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
 
 
 def test_a_page_is_printed_by_the_end_of_its_name_and_listed():
