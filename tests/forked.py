@@ -25,6 +25,7 @@ _CONTEXT.set_forkserver_preload(
         "psycopg",
         "tests.contract.elimination_stores",
         "tests.forked_tree",
+        "tests.warm_processes",
         "workers.cli.demo",
         "workers.cli.gateway",
         "workers.cli.up",
