@@ -170,9 +170,9 @@ async def test_a_provider_that_is_away_is_said_and_keys_count_on(
     away = await closed.http.get("/login/provider", headers=HTML)
     assert away.status_code == 503
     assert 'type="password"' in away.text
-    asked = len(provider.asked)
+    questions = len(provider.asked)
     assert (await closed.http.get("/login/provider", headers=HTML)).status_code == 503
-    assert len(provider.asked) == asked, "strangers do not wait for it one after another"
+    assert len(provider.asked) == questions, "strangers do not wait for it one after another"
     FAKE.time_us += 6_000_000
     provider.replies.clear()
     provider.token = lambda claims: signed(claims | {"aud": "other"})
