@@ -48,10 +48,12 @@ async def serving(answer: bytes, *, drip_s: float | None = None) -> AsyncIterato
     await listener.aclose()
 
 
-async def code_of(answer: bytes, *, drip_s: float | None = None) -> str | None:
+async def code_of(
+    answer: bytes, *, drip_s: float | None = None, timeout_s: float = 20.0
+) -> str | None:
     """The code of the error that a server's answer comes to; None for an answer."""
     async with serving(answer, drip_s=drip_s) as url:
-        model = HttpModel(url, "model-1", None, timeout_s=TIMEOUT_S)
+        model = HttpModel(url, "model-1", None, timeout_s=timeout_s)
         try:
             await model.complete(CALL)
         except ModelError as error:
@@ -97,7 +99,7 @@ async def test_an_answer_without_a_length_is_cut_off_at_its_limit():
 )
 async def test_a_drip_that_never_pauses_ends_when_the_time_of_the_call_is_over(begun):
     """Each byte comes well before a read would time out."""
-    code = await code_of(begun, drip_s=TIMEOUT_S / 10)
+    code = await code_of(begun, drip_s=TIMEOUT_S / 10, timeout_s=TIMEOUT_S)
     assert code in ("model_timeout", "model_unavailable")
 
 
@@ -126,7 +128,8 @@ async def test_a_server_leads_nowhere_else(status):
     ids=lambda answer: repr(answer[-12:]),
 )
 async def test_what_is_no_http_is_an_absence_with_a_code(answer):
-    assert await code_of(answer) in ("model_unavailable", "model_timeout")
+    code = await code_of(answer, timeout_s=TIMEOUT_S)
+    assert code in ("model_unavailable", "model_timeout")
 
 
 DEEP = b'{"choices":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
