@@ -48,7 +48,12 @@ class ErrorPages:
                 return
             body += message.get("body", b"")
             if not message.get("more_body", False):
-                request, error = Request(scope), orjson.loads(body)["error"]
+                request, error = Request(scope), orjson.loads(body).get("error")
+                if error is None:
+                    # What is not ready says so in a form of its own.
+                    await send(start)
+                    await send({"type": "http.response.body", "body": body})
+                    return
                 if error["code"] == "unauthenticated":
                     page: Response = RedirectResponse(login_way(request), 303, LIVE)
                 else:

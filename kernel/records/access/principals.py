@@ -11,8 +11,12 @@ GROUP: Final = "group"
 
 PRINCIPAL_KINDS: Final = ("person", "service", "worker", "gateway", "auditor", GROUP)
 PRINCIPAL_CHARS_MAX: Final = 128
-PRINCIPAL: Final = rf"({'|'.join(PRINCIPAL_KINDS)}):[A-Za-z0-9][A-Za-z0-9._@+-]*"
+_ID: Final = "[A-Za-z0-9][A-Za-z0-9._@+-]*"
+PRINCIPAL: Final = rf"({'|'.join(PRINCIPAL_KINDS)}):{_ID}"
 """The pattern of a principal's name."""
+
+KEY_HOLDER: Final = rf"({'|'.join(kind for kind in PRINCIPAL_KINDS if kind != GROUP)}):{_ID}"
+"""The pattern of the name of a principal that may have keys."""
 
 _PRINCIPAL: Final = re.compile(PRINCIPAL)
 

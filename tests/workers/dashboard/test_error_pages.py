@@ -55,6 +55,12 @@ async def test_an_address_that_is_none_is_a_page_for_a_reader(
     assert (await door.http.get(urljoin(str(answer.url), style))).status_code == 200
 
 
+async def test_what_is_not_ready_says_so_in_its_own_form_to_a_reader_too(door: Door):
+    door.services.health.problems["signing"] = "no key"
+    answer = await door.http.get("/readyz", headers=READER)
+    assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+
+
 @pytest.mark.parametrize("path", ["/none", "/v1/none", "/queues"])
 async def test_a_program_gets_json(door: Door, path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(LivePages, "queues", failing(RuntimeError("gone")))

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from kernel.records.access.actions import EVERYTHING, SCOPE, SCOPE_CHARS_MAX, Grant, Role
 from kernel.records.access.clearance import Clearance
 from kernel.records.access.errors import AccessRefused
-from kernel.records.access.principals import PRINCIPAL, PRINCIPAL_CHARS_MAX
+from kernel.records.access.principals import KEY_HOLDER, PRINCIPAL, PRINCIPAL_CHARS_MAX
 from kernel.records.access.records import (
     KEY_DAYS_MAX,
     REASON_CHARS_MAX,
@@ -28,6 +28,7 @@ GRANTS_AT_ONCE = 16
 router = json_router("manage.access", prefix="/v1/access", tags=["access"])
 
 PrincipalName = Annotated[str, Field(max_length=PRINCIPAL_CHARS_MAX, pattern=f"^{PRINCIPAL}$")]
+KeyHolder = Annotated[str, Field(max_length=PRINCIPAL_CHARS_MAX, pattern=f"^{KEY_HOLDER}$")]
 ScopeName = Annotated[str, Field(max_length=SCOPE_CHARS_MAX, pattern=rf"^(\*|{SCOPE})$")]
 Reason = Annotated[str, Field(max_length=REASON_CHARS_MAX, pattern=NO_NUL)]
 
@@ -53,7 +54,7 @@ class RoleOf(BaseModel):
 class KeyBody(_Reasoned):
     """Whose key is made, the roles that come with it, and how long it stands."""
 
-    principal: PrincipalName
+    principal: KeyHolder
     roles: Annotated[list[RoleOf], Field(max_length=GRANTS_AT_ONCE, fail_fast=True)] = []
     days: Annotated[int, Field(ge=1, le=KEY_DAYS_MAX, strict=True)] = 90
 
