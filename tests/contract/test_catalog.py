@@ -391,8 +391,7 @@ def faults_after(postgres):
 
     url = postgres.new_database()
     with psycopg.connect(url) as connection:
-        for statement in postgres_schema.definitions():
-            connection.execute(statement)
+        postgres_schema.create_schema(connection, url)
         connection.commit()
 
         def faults(*changes):

@@ -20,11 +20,15 @@ SECRETS = {
     "ROTULUS_ARCHITECT_CONFIRMATION_KEY": SECRET * 2,
     "ROTULUS_MODEL_KEY": SECRET,
     "ROTULUS_WEBHOOK_SECRET": SECRET,
+    "ROTULUS_OIDC_CLIENT_SECRET": SECRET,
     "AWS_SECRET_ACCESS_KEY": SECRET,
 }
 OTHERS = {
     "ROTULUS_MODEL_URL": f"http://{NOBODY}/v1/",
     "ROTULUS_MODEL_NAME": "m",
+    "ROTULUS_OIDC_ISSUER": "https://id.example",
+    "ROTULUS_OIDC_CLIENT_ID": "rotulus",
+    "ROTULUS_OIDC_REDIRECT_URL": "https://page.example/login/provider/answer",
     "ROTULUS_ARCHIVE_URL": "s3://bucket/prefix",
     "AWS_ACCESS_KEY_ID": "an-id",
     "AWS_ENDPOINT_URL": f"http://{NOBODY}",
