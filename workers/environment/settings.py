@@ -333,6 +333,7 @@ class Settings(BaseSettings):
     )
     oidc_redirect_url: HttpUrl | None = Field(
         default=None,
+        repr=False,
         description="URL of the gateway's /login/provider/answer as browsers reach it, which the "
         "provider has to know.",
     )
