@@ -115,7 +115,7 @@ def check_opaque(field: str, value: dict[str, Any] | None) -> dict[str, Any]:
     try:
         canonical = canonicalize(value)
     except CanonicalizationError as error:
-        raise invalid(field, f"has no canonical JSON: {error}") from error
+        raise invalid(field, f"has {error}") from error
     if len(canonical) > MAX_OPAQUE_BYTES:
         raise invalid(field, f"must have at most {MAX_OPAQUE_BYTES} bytes")
     # Brackets inside strings are counted too: a low count proves that the nesting is shallow.

@@ -50,6 +50,7 @@ UNCHECKED = {
         "POST /v1/reviews/decisions": _OF_RECORD,
         "POST /v1/reviews/dismissals": _OF_RECORD,
         "POST /v1/sessions": "a gateway keeps tombstones in one place, which its operator chooses",
+        "POST /v1/sessions/{session_id}/eliminate": "an integer of a justification has 53 bits",
         "POST /v1/sessions/{session_id}/envelopes": "the kernel's checks judge it (V1 to V12)",
         "POST /v1/sessions/{session_id}/operations": "an integer of metadata has 53 bits",
         "POST /v1/sessions/{session_id}/simulations": _EITHER,
