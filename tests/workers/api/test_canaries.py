@@ -151,6 +151,12 @@ async def test_sql_takes_a_clearance_of_everything(world: Classified):
         assert (word_of("sealed") in str(result.content)) == (clearance == "everything")
 
 
+@pytest.mark.parametrize("key", [{}, {"Authorization": ""}])
+async def test_what_the_published_log_is_worth_needs_no_clearance(world: Classified, key: Any):
+    answer = await world.door.http.get("/v1/checkpoint", headers=key)
+    assert (answer.status_code, answer.json()["publishes"]) == (200, False)
+
+
 @pytest.mark.parametrize("tool", ["get_node", "list_log", "query", "diagnose"])
 @pytest.mark.parametrize("key", ["", "rot_000000000000_" + "A" * 43, "nonsense"])
 async def test_without_a_key_that_stands_a_tool_answers_nothing(
